@@ -1,0 +1,109 @@
+#include "aten/frame.h"
+#include "aten/kernels.h"
+#include "core/device.h"
+#include "core/trace.h"
+
+#include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/copy_ops.h>
+
+#include <cstring>
+
+namespace torchneuron {
+namespace {
+
+// Below this a plain memory copy beats setting up a tensor iterator; above it the iterator's
+// threads win.
+constexpr size_t kPlainCopyBytes = 64 << 10;
+
+bool isNeuron(const at::Tensor& tensor) { return tensor.is_privateuseone(); }
+
+void touch(const at::Tensor& tensor, Access access) {
+  if (isNeuron(tensor)) {
+    const auto& data = tensor.storage().data_ptr();
+    if (Block* block = data.get() == nullptr ? nullptr : blockOf(data.get())) {
+      hostAccess(block, access);
+    }
+  }
+}
+
+bool isPlainCopy(const at::Tensor& self, const at::Tensor& source) {
+  const auto* to = self.unsafeGetTensorImpl();
+  const auto* from = source.unsafeGetTensorImpl();
+  return to->dtype() == from->dtype() && to->sizes() == from->sizes() &&
+      to->strides() == from->strides() && to->is_non_overlapping_and_dense_or_false() &&
+      self.nbytes() <= kPlainCopyBytes && self.is_conj() == source.is_conj() &&
+      self.is_neg() == source.is_neg() && !self.is_quantized();
+}
+
+void note(const at::Tensor& self, const at::Tensor& source) {
+  if (self.device() == source.device()) {
+    return;
+  }
+  const auto direction = !isNeuron(source) ? Direction::kHostToDevice
+      : isNeuron(self)                     ? Direction::kDeviceToDevice
+                                           : Direction::kDeviceToHost;
+  countTransfer(direction, source.scalar_type(), source.nbytes());
+}
+
+void checkOperand(const at::Tensor& tensor) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      tensor.layout() == c10::kStrided && (tensor.is_cpu() || isNeuron(tensor)),
+      "cannot copy between the neuron device and a tensor of layout ",
+      tensor.layout(),
+      " on ",
+      tensor.device(),
+      "\n\nhint: copy through a dense CPU tensor");
+}
+
+} // namespace
+
+at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  static OpRecord& record = opRecord("aten::copy_", "");
+  if (self.is_same(source)) {
+    return self;
+  }
+  checkOperand(self);
+  checkOperand(source);
+  note(self, source);
+  checkRefused(record, self.scalar_type());
+  if (C10_LIKELY(isPlainCopy(self, source))) {
+    enterThread();
+    touch(source, Access::kRead);
+    touch(self, Access::kWrite);
+    countExecuted(record, self.scalar_type());
+    if (self.numel() > 0) {
+      std::memmove(self.mutable_data_ptr(), source.const_data_ptr(), self.nbytes());
+    }
+    return self;
+  }
+  Frame frame(record, MixedDevices::kAllowed);
+  auto to = frame.alias(self, Access::kWrite);
+  const auto from = frame.alias(source, Access::kRead);
+  frame.begin();
+  at::_ops::copy_::redispatch(kCpuKernel, to, from, non_blocking);
+  frame.finish();
+  return self;
+}
+
+at::Tensor copyFrom(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {
+  auto target = destination;
+  return copy(target, self, non_blocking);
+}
+
+at::Tensor copyFromAndResize(const at::Tensor& self, const at::Tensor& destination) {
+  if (destination.sizes() != self.sizes()) {
+    destination.resize_(self.sizes());
+  }
+  return copyFrom(self, destination, /*non_blocking=*/false);
+}
+
+at::Scalar localScalar(const at::Tensor& self) {
+  touch(self, Access::kRead);
+  countHostSync("aten::_local_scalar_dense", self.scalar_type());
+  return at::native::_local_scalar_dense_cpu(self);
+}
+
+// Work on every stream is done when its call returns.
+void recordStream(at::Tensor& /*self*/, c10::Stream /*stream*/) {}
+
+} // namespace torchneuron

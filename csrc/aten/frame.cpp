@@ -1,0 +1,155 @@
+#include "aten/frame.h"
+
+#include "core/device.h"
+#include "core/trace.h"
+
+namespace torchneuron {
+
+Frame::Frame(OpRecord& op, MixedDevices mixed)
+    : op_(op), below_autograd_(kBelowAutograd), outer_device_(kernelDevice), mixed_(mixed) {
+  enterThread();
+}
+
+Frame::~Frame() {
+  if (!finished_) {
+    try {
+      finish();
+    } catch (...) {
+      // An error is on its way already, and it is the one to report.
+    }
+  }
+  kernelDevice = outer_device_;
+}
+
+at::Tensor Frame::alias(const at::Tensor& tensor, Access access) {
+  auto* impl = tensor.unsafeGetTensorImpl();
+  if (C10_UNLIKELY(impl->device_type() != c10::kPrivateUse1)) {
+    noteForeign(tensor, access);
+    return tensor;
+  }
+  const auto index = impl->device().index();
+  if (device_ < 0) {
+    device_ = index;
+  } else if (C10_UNLIKELY(index != device_) && mixed_ == MixedDevices::kRefused) {
+    off_device_ = &tensor;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      impl->has_storage() && impl->layout() == c10::kStrided,
+      op_.name,
+      ": an argument has layout ",
+      impl->layout(),
+      ", and the neuron device keeps strided tensors only\n\nhint: convert it with .to_dense()");
+  checkRefused(op_, c10::typeMetaToScalarType(impl->dtype()));
+  for (const auto& slot : slots_) {
+    // The same tensor twice must stay the same tensor for the kernel (x.add_(x)).
+    if (C10_UNLIKELY(slot.original->unsafeGetTensorImpl() == impl)) {
+      slots_.push_back({&tensor, slot.alias, access});
+      writes_ |= access == Access::kWrite;
+      return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(slot.alias));
+    }
+  }
+  auto alias = aliasOf(tensor, access, op_.foreign);
+  slots_.push_back({&tensor, alias.get(), access});
+  writes_ |= access == Access::kWrite;
+  return at::Tensor(std::move(alias));
+}
+
+void Frame::noteForeign(const at::Tensor& tensor, Access access) {
+  const bool scalar_operand = tensor.is_cpu() && tensor.dim() == 0 && access == Access::kRead;
+  if (!scalar_operand && !op_.mixes_devices) {
+    off_device_ = &tensor;
+  }
+}
+
+void Frame::place(c10::Device device) {
+  if (device_ < 0 && device.type() == c10::kPrivateUse1) {
+    device_ = resolveIndex(device);
+  }
+}
+
+void Frame::begin() {
+  if (C10_UNLIKELY(device_ < 0)) {
+    device_ = resolveIndex(c10::Device(c10::kPrivateUse1));
+  }
+  if (C10_UNLIKELY(off_device_ != nullptr)) {
+    failMixed();
+  }
+  auto dtype = c10::ScalarType::Undefined;
+  if (!slots_.empty()) {
+    dtype = c10::typeMetaToScalarType(slots_[0].alias->dtype());
+    checkFirstRefused(op_, dtype);
+  }
+  countExecuted(op_, dtype);
+  kernelDevice = device_;
+}
+
+void Frame::failMixed() const {
+  TORCH_CHECK(
+      false,
+      "Expected all tensors to be on the same device, but found at least two devices, neuron:",
+      static_cast<int>(device_),
+      " and ",
+      off_device_->device(),
+      "! (in ",
+      op_.name,
+      ")\n\nhint: move the operand with .to(\"neuron:",
+      static_cast<int>(device_),
+      "\")");
+}
+
+void Frame::finish() {
+  finished_ = true;
+  kernelDevice = outer_device_;
+  if (writes_) {
+    for (const auto& slot : slots_) {
+      if (slot.access == Access::kWrite) {
+        carryOver(slot);
+      }
+    }
+  }
+}
+
+void Frame::carryOver(const Slot& slot) {
+  auto* impl = slot.original->unsafeGetTensorImpl();
+  auto* alias = slot.alias;
+  adoptTwinResize(
+      impl->unsafe_storage().unsafeGetStorageImpl(),
+      alias->unsafe_storage().unsafeGetStorageImpl());
+  if (C10_UNLIKELY(
+          impl->storage_offset() != alias->storage_offset() ||
+          impl->sizes() != alias->sizes() || impl->strides() != alias->strides())) {
+    impl->set_sizes_and_strides(alias->sizes(), alias->strides(), alias->storage_offset());
+  }
+}
+
+at::Tensor Frame::wrap(at::Tensor result) {
+  if (C10_UNLIKELY(!result.defined() || !result.is_cpu())) {
+    return result;
+  }
+  auto* impl = result.unsafeGetTensorImpl();
+  const auto* storage =
+      impl->has_storage() ? impl->unsafe_storage().unsafeGetStorageImpl() : nullptr;
+  for (const auto& slot : slots_) {
+    if (slot.alias == impl) {
+      return *slot.original;
+    }
+    if (storage != nullptr && slot.alias->unsafe_storage().unsafeGetStorageImpl() == storage) {
+      retagView(impl, slot.original->storage());
+      return result;
+    }
+  }
+  checkRefused(op_, c10::typeMetaToScalarType(impl->dtype()));
+  retag(impl, device_);
+  return result;
+}
+
+const at::Tensor& Frame::original(const at::Tensor& result) const {
+  for (const auto& slot : slots_) {
+    if (slot.alias == result.unsafeGetTensorImpl()) {
+      return *slot.original;
+    }
+  }
+  return result;
+}
+
+} // namespace torchneuron

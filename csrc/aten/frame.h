@@ -1,0 +1,71 @@
+// One call of a CPU kernel on neuron memory: alias the arguments, run, give the results back.
+#pragma once
+
+#include "aten/twin.h"
+#include "core/context.h"
+#include "core/op_record.h"
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/SmallVector.h>
+
+namespace torchneuron {
+
+inline constexpr c10::DispatchKeySet kCpuKernel{c10::DispatchKey::CPU};
+
+// What must not see the aliases: they are below autograd and autocast, as the neuron tensors
+// they stand for are by now.
+inline const c10::DispatchKeySet kBelowAutograd =
+    c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+    c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
+
+// Whether neuron tensors of other devices may stand beside each other in one call.
+enum class MixedDevices : uint8_t { kRefused, kAllowed };
+
+class Frame {
+ public:
+  explicit Frame(OpRecord& op, MixedDevices mixed = MixedDevices::kRefused);
+  // Also when the kernel threw: what it resized is carried over, so that nothing is lost.
+  ~Frame();
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+
+  // The CPU tensor to hand to the kernel for `tensor`, which must stay where it is meanwhile.
+  at::Tensor alias(const at::Tensor& tensor, Access access);
+  // A factory's device argument: decides the device where no tensor does.
+  void place(c10::Device device);
+  // All arguments are known: checks them and directs the kernel's allocations to the device.
+  void begin();
+  // Carries over what the kernel did to the arguments' sizes and storages.
+  void finish();
+
+  c10::DeviceIndex device() const { return device_; }
+  // The tensor to return for a kernel's result.
+  at::Tensor wrap(at::Tensor result);
+  // The caller's own tensor behind a result that is an alias.
+  const at::Tensor& original(const at::Tensor& result) const;
+
+ private:
+  struct Slot {
+    const at::Tensor* original;
+    c10::TensorImpl* alias;
+    Access access;
+  };
+
+  void noteForeign(const at::Tensor& tensor, Access access);
+  [[noreturn]] void failMixed() const;
+  void carryOver(const Slot& slot);
+
+  OpRecord& op_;
+  c10::impl::ExcludeDispatchKeyGuard below_autograd_;
+  c10::SmallVector<Slot, 6> slots_;
+  const at::Tensor* off_device_ = nullptr; // an operand that may not stand beside neuron ones
+  c10::DeviceIndex device_ = -1;
+  c10::DeviceIndex outer_device_;
+  MixedDevices mixed_;
+  bool writes_ = false;
+  bool finished_ = false;
+};
+
+} // namespace torchneuron

@@ -1,0 +1,17 @@
+#include "aten/kernels.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace torchneuron {
+
+void refuseLayout(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false,
+      "'",
+      op.operator_name(),
+      "' on a sparse or nested neuron tensor: the neuron device keeps strided tensors only\n\n"
+      "hint: use the dense form (sparse=False for embeddings, layout=torch.jagged for nested "
+      "tensors), or keep this tensor on the CPU");
+}
+
+} // namespace torchneuron

@@ -1,0 +1,233 @@
+// The alias kernel as a template over an operator: no IValue, no stack. Which arguments are
+// written is read from the schema text at compile time.
+#pragma once
+
+#include "aten/frame.h"
+#include "core/device.h"
+#include "core/generator.h"
+#include "core/trace.h"
+
+#include <ATen/core/IListRef.h>
+#include <ATen/core/List.h>
+#include <torch/library.h>
+
+#include <string_view>
+#include <tuple>
+
+namespace torchneuron {
+
+// Bit i is set where argument i carries a write annotation, as `Tensor(a!) self` does.
+constexpr uint64_t writtenArguments(std::string_view schema) {
+  uint64_t mask = 0;
+  int argument = 0;
+  int depth = 0;
+  bool started = false;
+  for (size_t i = 0; i < schema.size(); ++i) {
+    const char c = schema[i];
+    if (c == '(' || c == '[') {
+      ++depth;
+      started = true;
+    } else if (c == ')' || c == ']') {
+      if (--depth == 0 && started && c == ')') {
+        break; // the rest are returns
+      }
+    } else if (c == '!' && depth >= 2) {
+      mask |= uint64_t{1} << argument;
+    } else if (c == ',' && depth == 1) {
+      ++argument;
+    } else if (c == '*' && depth == 1) {
+      --argument; // the keyword-only marker takes a comma of its own
+    }
+  }
+  return mask;
+}
+static_assert(writtenArguments("f(Tensor x, *, Tensor(a!) out) -> Tensor(a!)") == 0b10);
+static_assert(writtenArguments("f_(Tensor(a!)[] x, int[2] y=[1, 1]) -> ()") == 0b1);
+
+// How one argument of type T is handed to the CPU kernel.
+template <class T>
+struct Argument {
+  Argument(Frame& /*frame*/, T value, Access /*access*/) : value_(std::forward<T>(value)) {}
+  T get(Frame& /*frame*/) { return std::forward<T>(value_); }
+  T value_;
+};
+
+template <>
+struct Argument<const at::Tensor&> {
+  Argument(Frame& frame, const at::Tensor& tensor, Access access)
+      : alias_(tensor.defined() ? frame.alias(tensor, access) : tensor) {}
+  const at::Tensor& get(Frame& /*frame*/) { return alias_; }
+  at::Tensor alias_;
+};
+
+template <>
+struct Argument<at::Tensor&> {
+  Argument(Frame& frame, at::Tensor& tensor, Access access)
+      : alias_(tensor.defined() ? frame.alias(tensor, access) : tensor) {}
+  at::Tensor& get(Frame& /*frame*/) { return alias_; }
+  at::Tensor alias_;
+};
+
+template <>
+struct Argument<const std::optional<at::Tensor>&> {
+  Argument(Frame& frame, const std::optional<at::Tensor>& tensor, Access access) {
+    if (tensor.has_value() && tensor->defined()) {
+      alias_ = frame.alias(*tensor, access);
+    }
+  }
+  const std::optional<at::Tensor>& get(Frame& /*frame*/) { return alias_; }
+  std::optional<at::Tensor> alias_;
+};
+
+template <>
+struct Argument<at::TensorList> {
+  Argument(Frame& frame, at::TensorList tensors, Access access) {
+    aliases_.reserve(tensors.size());
+    for (const auto& tensor : tensors) {
+      aliases_.push_back(tensor.defined() ? frame.alias(tensor, access) : tensor);
+    }
+  }
+  at::TensorList get(Frame& /*frame*/) { return aliases_; }
+  c10::SmallVector<at::Tensor, 8> aliases_;
+};
+
+template <>
+struct Argument<const at::ITensorListRef&> {
+  Argument(Frame& frame, const at::ITensorListRef& tensors, Access access) {
+    aliases_.reserve(tensors.size());
+    for (const at::Tensor& tensor : tensors) {
+      aliases_.push_back(tensor.defined() ? frame.alias(tensor, access) : tensor);
+    }
+  }
+  at::ITensorListRef get(Frame& /*frame*/) { return at::TensorList(aliases_); }
+  c10::SmallVector<at::Tensor, 8> aliases_;
+};
+
+template <>
+struct Argument<const c10::List<std::optional<at::Tensor>>&> {
+  Argument(Frame& frame, const c10::List<std::optional<at::Tensor>>& tensors, Access access) {
+    originals_.reserve(tensors.size());
+    aliases_.reserve(tensors.size());
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      std::optional<at::Tensor> tensor = tensors.get(i);
+      if (tensor.has_value() && tensor->defined()) {
+        originals_.push_back(*tensor);
+        aliases_.push_back(frame.alias(originals_.back(), access));
+      } else {
+        aliases_.push_back(std::move(tensor));
+      }
+    }
+  }
+  const c10::List<std::optional<at::Tensor>>& get(Frame& /*frame*/) { return aliases_; }
+  std::vector<at::Tensor> originals_; // reserved: the frame points at its elements
+  c10::List<std::optional<at::Tensor>> aliases_;
+};
+
+template <>
+struct Argument<std::optional<at::Generator>> {
+  Argument(Frame& /*frame*/, std::optional<at::Generator> generator, Access /*access*/)
+      : generator_(std::move(generator)) {}
+  std::optional<at::Generator> get(Frame& frame) {
+    return cpuGenerator(generator_, frame.device());
+  }
+  std::optional<at::Generator> generator_;
+};
+
+// What a kernel's result becomes for the caller.
+inline at::Tensor giveBack(Frame& frame, at::Tensor&& result) {
+  return frame.wrap(std::move(result));
+}
+inline at::Tensor& giveBack(Frame& frame, at::Tensor& result) {
+  return const_cast<at::Tensor&>(frame.original(result));
+}
+inline const at::Tensor& giveBack(Frame& frame, const at::Tensor& result) {
+  return frame.original(result);
+}
+inline std::vector<at::Tensor> giveBack(Frame& frame, std::vector<at::Tensor>&& results) {
+  for (auto& result : results) {
+    result = frame.wrap(std::move(result));
+  }
+  return std::move(results);
+}
+template <class... Ts>
+std::tuple<Ts...> giveBack(Frame& frame, std::tuple<Ts...>&& results) {
+  return std::apply(
+      [&frame](auto&&... result) {
+        return std::tuple<Ts...>(giveBack(frame, std::forward<Ts>(result))...);
+      },
+      std::move(results));
+}
+template <class Value>
+  requires(std::is_arithmetic_v<Value>)
+Value giveBack(Frame& /*frame*/, Value result) {
+  return result;
+}
+
+// The kernel of Op on neuron: `compute` on CPU aliases of the arguments.
+template <class Op, auto compute, class Schema = typename Op::schema>
+struct ComputedKernel;
+
+template <class Op, auto compute, class Result, class... Args>
+struct ComputedKernel<Op, compute, Result(Args...)> {
+  static constexpr uint64_t kWritten = writtenArguments(Op::schema_str);
+
+  static Result call(Args... args) {
+    return run(std::index_sequence_for<Args...>(), std::forward<Args>(args)...);
+  }
+
+ private:
+  static constexpr Access access(size_t i) {
+    return (kWritten >> i) & 1 ? Access::kWrite : Access::kRead;
+  }
+
+  template <size_t... I>
+  static Result run(std::index_sequence<I...> /*indices*/, Args... args) {
+    static OpRecord& record = opRecord(Op::name, Op::overload_name);
+    Frame frame(record);
+    // Braces fix the order of evaluation: left to right, as the schema lists the arguments.
+    std::tuple<Argument<Args>...> prepared{
+        Argument<Args>(frame, std::forward<Args>(args), access(I))...};
+    frame.begin();
+    if constexpr (std::is_void_v<Result>) {
+      compute(std::get<I>(prepared).get(frame)...);
+      frame.finish();
+    } else {
+      Result result = compute(std::get<I>(prepared).get(frame)...);
+      frame.finish();
+      if constexpr (std::is_arithmetic_v<Result>) {
+        countHostSync(Op::name, c10::ScalarType::Undefined);
+      }
+      return giveBack(frame, std::forward<Result>(result));
+    }
+  }
+};
+
+template <class Op, class Schema = typename Op::schema>
+struct CpuKernel;
+template <class Op, class Result, class... Args>
+struct CpuKernel<Op, Result(Args...)> {
+  static Result call(Args... args) {
+    return Op::redispatch(kCpuKernel, std::forward<Args>(args)...);
+  }
+};
+
+// The kernel of Op on neuron: the CPU's.
+template <class Op>
+using AliasKernel = ComputedKernel<Op, &CpuKernel<Op>::call>;
+
+// Registers the alias kernel of every operator in the list.
+template <class... Ops>
+void registerAliasKernels(torch::Library& library) {
+  const auto name = [](const char* base, const char* overload) {
+    std::string full = base;
+    if (*overload != '\0') {
+      full.append(".").append(overload);
+    }
+    return full;
+  };
+  (library.impl(
+       name(Ops::name, Ops::overload_name).c_str(), TORCH_FN(AliasKernel<Ops>::call)),
+   ...);
+}
+
+} // namespace torchneuron

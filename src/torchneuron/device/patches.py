@@ -1,0 +1,294 @@
+"""The few lines of torch that deny an outside device what they grant others, as one table.
+
+Each row names what is changed, why, and where upstream says so. A row is applied only if what it
+changes looks as it does in torch 2.13; otherwise torch stays as it is and `rows()` says so.
+`undo(name)` puts torch's own back. Modules that take long to import are changed once somebody else
+imports them. This is the only file that changes torch.
+"""
+
+import functools
+import inspect
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.overrides import has_torch_function_unary
+
+from torchneuron import _C
+from torchneuron.device.amp import DEFAULT_AUTOCAST_DTYPE
+from torchneuron.device.on_import import after_import
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Patch:
+    """Change one attribute of torch.
+
+    Attributes:
+        name: Short name, for `undo` and for people.
+        module: Module that holds the target; waited for, never imported.
+        target: Path of the attribute inside the module.
+        reason: Why torch cannot stay as it is.
+        upstream: File and line in torch 2.13.
+        signature: Parameters that the target must have, "" for data.
+        make: Builds the replacement from the original.
+        state: `waiting`, `applied`, `undone`, or `skipped: why`.
+    """
+
+    name: str
+    module: str
+    target: str
+    reason: str
+    upstream: str
+    signature: str
+    make: Callable[[Any], Any]
+    state: str = "waiting"
+    original: Any = field(default=None, repr=False)
+    replacement: Any = field(default=None, repr=False)
+
+
+def _dlpack_device(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def __dlpack_device__(self: torch.Tensor) -> tuple[Any, int]:  # noqa: N807
+        if not has_torch_function_unary(self) and self.device.type == "neuron":
+            from torch.utils.dlpack import DLDeviceType
+
+            return DLDeviceType.kDLExtDev, self.device.index
+        return original(self)
+
+    return __dlpack_device__
+
+
+def _dlpack(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def __dlpack__(self: torch.Tensor, **kwargs: Any) -> Any:  # noqa: N807
+        foreign = (
+            self.device.type == "neuron"
+            and kwargs.get("dl_device") is None
+            and sys._getframe(1).f_globals.get("__name__") != "torch.utils.dlpack"
+        )
+        if foreign and not has_torch_function_unary(self):
+            raise BufferError(
+                f"cannot hand memory of {self.device} to another library: only "
+                "torch.from_dlpack knows the device\n\nhint: pass `tensor.cpu()`"
+            )
+        return original(self, **kwargs)
+
+    return __dlpack__
+
+
+def _validate_device(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def validate(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+        if query.device.type != "neuron":
+            original(query, key, value)
+
+    return validate
+
+
+def _grad_scaler_defaults(original: tuple[Any, ...]) -> tuple[Any, ...]:
+    return ("neuron", *original[1:])
+
+
+def _run_backward(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def _engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        # In a program that has not used the device there is nothing to prepare for.
+        if _C.is_configured():
+            _C.enter_thread()
+        return original(t_outputs, *args, **kwargs)
+
+    return _engine_run_backward
+
+
+class _AutocastThread(threading.local):
+    """Remember of each thread whether its autocast dtype for neuron was set to our default."""
+
+    prepared = False
+
+
+_autocast_thread = _AutocastThread()
+
+
+def _autocast_init(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def __init__(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        if not _autocast_thread.prepared and device_type == "neuron":
+            _autocast_thread.prepared = True
+            if torch.get_autocast_dtype("neuron") is torch.float16:
+                torch.set_autocast_dtype("neuron", DEFAULT_AUTOCAST_DTYPE)
+        original(self, device_type, *args, **kwargs)
+
+    return __init__
+
+
+def _formatter_init(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def __init__(self: Any, tensor: torch.Tensor) -> None:  # noqa: N807
+        original(self, tensor.cpu() if tensor.device.type == "neuron" else tensor)
+
+    return __init__
+
+
+def _warned_already(original: bool) -> bool:
+    return True
+
+
+PATCHES = (
+    Patch(
+        "dlpack-device",
+        "torch",
+        "Tensor.__dlpack_device__",
+        "compares with the type `privateuse1`, which no renamed device has",
+        "torch/_tensor.py:1688",
+        "self",
+        _dlpack_device,
+    ),
+    Patch(
+        "dlpack",
+        "torch",
+        "Tensor.__dlpack__",
+        "hands neuron memory to consumers that do not know the device; they fail unclearly",
+        "torch/_tensor.py:1537",
+        "self stream max_version dl_device copy",
+        _dlpack,
+    ),
+    Patch(
+        "flex-attention",
+        "torch.nn.attention.flex_attention",
+        "_validate_device",
+        "keeps a closed list of devices",
+        "torch/nn/attention/flex_attention.py:2075",
+        "query key value",
+        _validate_device,
+    ),
+    Patch(
+        "grad-scaler",
+        "torch",
+        "amp.GradScaler.__init__.__defaults__",
+        "`GradScaler()` means CUDA, and disables itself where there is none",
+        "torch/amp/grad_scaler.py:122",
+        "",
+        _grad_scaler_defaults,
+    ),
+    Patch(
+        "backward",
+        "torch",
+        "autograd._engine_run_backward",
+        "a thread's first neuron act may be a backward, before a kernel could prepare the thread",
+        "torch/autograd/graph.py:966",
+        "t_outputs args kwargs",
+        _run_backward,
+    ),
+    Patch(
+        "backward-graph",
+        "torch",
+        "autograd.graph._engine_run_backward",
+        "as `backward`, for callers that take the function from where it is defined",
+        "torch/autograd/graph.py:966",
+        "t_outputs args kwargs",
+        _run_backward,
+    ),
+    Patch(
+        "autocast-dtype",
+        "torch",
+        "amp.autocast_mode.autocast.__init__",
+        "every thread starts with float16 for outside devices; the default here is bfloat16",
+        "aten/src/ATen/autocast_mode.cpp (autocast_dtype)",
+        "self device_type dtype enabled cache_enabled",
+        _autocast_init,
+    ),
+    Patch(
+        "print",
+        "torch",
+        "_tensor_str._Formatter.__init__",
+        "works out column widths on the device, in float64: printing would look like work there",
+        "torch/_tensor_str.py:131",
+        "self tensor",
+        _formatter_init,
+    ),
+    Patch(
+        "fork-rng",
+        "torch",
+        "random._fork_rng_warned_already",
+        "warns that saving the generators of several devices is slow; here it is not",
+        "torch/random.py:221",
+        "",
+        _warned_already,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PatchRow:
+    """Show one patch: what it changes, why, where upstream says so, and what became of it."""
+
+    name: str
+    target: str
+    reason: str
+    upstream: str
+    state: str
+
+
+def apply(skip: frozenset[str] = frozenset()) -> None:
+    """Apply every patch, each as soon as its module is imported.
+
+    Args:
+        skip: Names of patches to leave out.
+    """
+    for patch in PATCHES:
+        if patch.name in skip:
+            patch.state = "skipped: switched off"
+        else:
+            after_import(patch.module, functools.partial(_apply_one, patch))
+
+
+def undo(name: str) -> None:
+    """Put back what a patch replaced; does nothing if somebody replaced it again since."""
+    for patch in PATCHES:
+        if patch.name == name and patch.state == "applied":
+            owner, attribute = _owner(sys.modules[patch.module], patch.target)
+            if getattr(owner, attribute) is patch.replacement:
+                setattr(owner, attribute, patch.original)
+                patch.state = "undone"
+
+
+def rows() -> list[PatchRow]:
+    """Return what became of each patch, for `torchneuron doctor`."""
+    return [
+        PatchRow(
+            patch.name, f"{patch.module}.{patch.target}", patch.reason, patch.upstream, patch.state
+        )
+        for patch in PATCHES
+    ]
+
+
+def _apply_one(patch: Patch, module: ModuleType) -> None:
+    if patch.state == "applied":
+        return
+    try:
+        owner, attribute = _owner(module, patch.target)
+        original = getattr(owner, attribute)
+        if patch.signature:
+            found = " ".join(inspect.signature(original).parameters)
+            if found != patch.signature:
+                raise TypeError(f"it takes ({found}), not ({patch.signature})")
+    except (AttributeError, TypeError, ValueError) as error:
+        patch.state = f"skipped: {error}"
+        _log.debug("patch %s of %s.%s %s", patch.name, patch.module, patch.target, patch.state)
+        return
+    patch.original, patch.replacement = original, patch.make(original)
+    setattr(owner, attribute, patch.replacement)
+    patch.state = "applied"
+
+
+def _owner(module: ModuleType, target: str) -> tuple[Any, str]:
+    """Return the object that holds the target, and the attribute's name."""
+    *path, attribute = target.split(".")
+    return functools.reduce(getattr, path, module), attribute

@@ -1,0 +1,164 @@
+"""Apply what the target refuses: the state behind `torchneuron.strict` and TORCHNEURON_STRICT.
+
+Two things decide about a refusal: the `strict` blocks that the calling code is in, which make
+errors of it, and the process-wide mode (off, warn or error), which comes from the environment once
+the device is settled. The extension is told which operators and dtypes matter at all, so that a
+program about which there is nothing to say pays nothing.
+"""
+
+import threading
+from collections import Counter
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from torchneuron import _C, ledger
+from torchneuron.chips import EmulatedInstance
+from torchneuron.config import Config
+from torchneuron.errors import StrictError
+from torchneuron.ledger import Refused
+from torchneuron.targets import Category, Refusal, Target, load_target
+
+Mode = Literal["off", "warn", "error"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope:
+    """Hold what one `strict` block makes an error: these categories, by this target.
+
+    Compared by identity: two blocks are two scopes, whatever they hold.
+    """
+
+    categories: frozenset[Category]
+    target: Target
+
+
+_scopes: ContextVar[tuple[Scope, ...]] = ContextVar("torchneuron_strict_scopes", default=())
+_lock = threading.RLock()
+_open: Counter[Scope] = Counter()  # of every thread: the extension keeps one table for all
+_said: set[Category] = set()
+_mode: Mode = "off"
+_target: Target | None = None
+_chip = ""
+
+
+def settle(settings: Config, instance: EmulatedInstance) -> None:
+    """Take the process-wide mode and target, now that the device is being settled.
+
+    Raises:
+        ArgumentError: TORCHNEURON_TARGET names no target.
+    """
+    global _mode, _target, _chip
+    with _lock:
+        _target = load_target(settings.target)
+        _mode, _chip = settings.strict, instance.chip.name
+        _publish()
+
+
+def enter(scope: Scope) -> None:
+    """Open a block for the calling code."""
+    _scopes.set((*_scopes.get(), scope))
+    with _lock:
+        _open[scope] += 1
+        _publish()
+
+
+def leave() -> None:
+    """Close the innermost block of the calling code."""
+    *outer, scope = _scopes.get()
+    _scopes.set(tuple(outer))
+    with _lock:
+        _open[scope] -= 1
+        if not _open[scope]:
+            del _open[scope]
+        _publish()
+
+
+def check_device_index(index: int) -> None:
+    """Refuse the choice of a device that is not this rank's own.
+
+    Raises:
+        StrictError: A `strict` block or the process-wide mode makes it an error.
+    """
+    if not _matters("device_index") or not torch.distributed.is_available():
+        return
+    rank = torch.distributed.get_node_local_rank(fallback_rank=-1)
+    if rank < 0 or index == rank or _C.device_count() == 1:
+        return
+    for target, is_error in _judges("device_index"):
+        for row in target.rows("device_index", _chip):
+            _refuse(row, target, is_error, f"neuron:{index} in rank {rank}")
+            return
+
+
+def _on_dtype(op: str, dtype: torch.dtype) -> None:
+    """Decide about an operation that the extension is about to run."""
+    name = str(dtype).removeprefix("torch.")
+    for target, is_error in _judges("dtype"):
+        row = target.find_dtype(op, name, _chip)
+        if row is not None:
+            _refuse(row, target, is_error, f"{name} in {op}", op, name)
+            return
+
+
+def _judges(category: Category) -> list[tuple[Target, bool]]:
+    """Return who decides about a category here, each with whether it makes an error of it."""
+    judges = [
+        (scope.target, True) for scope in reversed(_scopes.get()) if category in scope.categories
+    ]
+    if _target is not None and (_mode == "error" or (_mode == "warn" and category not in _said)):
+        judges.append((_target, _mode == "error"))
+    return judges
+
+
+def _matters(category: Category) -> bool:
+    return bool(_judges(category))
+
+
+def _refuse(
+    row: Refusal, target: Target, is_error: bool, what: str, op: str = "", dtype: str = ""
+) -> None:
+    file, line = _C.user_frame() or ("", 0)
+    if is_error:
+        where = f" at {file}:{line}" if file else ""
+        raise StrictError(
+            f"{target.title} refuses {what}{where}: {row.summary} ({row.label})\n"
+            f"source: {row.source} ({row.confidence})",
+            hint=row.hint,
+            category=row.category,
+        )
+    with _lock:
+        if row.category in _said:
+            return
+        _said.add(row.category)
+        _publish()
+    ledger.emit(
+        Refused(
+            category=row.category,
+            target=target.title,
+            code=row.label,
+            summary=row.summary,
+            hint=row.hint,
+            op=op or what,
+            dtype=dtype,
+            file=file,
+            line=line,
+        )
+    )
+
+
+def _publish() -> None:
+    """Tell the extension which operators and dtypes to ask about."""
+    if not _chip:
+        return
+    judges = [scope.target for scope in _open if "dtype" in scope.categories]
+    if _target is not None and (_mode == "error" or (_mode == "warn" and "dtype" not in _said)):
+        judges.append(_target)
+    rules: dict[str, set[torch.dtype]] = {}
+    for target in judges:
+        for op, names in target.dtype_rules(_chip):
+            dtypes = (getattr(torch, name, None) for name in names)
+            rules.setdefault(op, set()).update(each for each in dtypes if each is not None)
+    _C.set_refused([(op, list(dtypes)) for op, dtypes in rules.items()], _on_dtype)

@@ -1,0 +1,25 @@
+"""What the software for Trainium refuses, as data: a row per documented refusal."""
+
+from torchneuron.targets.refusals import (
+    CATEGORIES,
+    DEFAULT_TARGET,
+    EVERY_OP,
+    Category,
+    Refusal,
+    Target,
+    check_category,
+    load_target,
+    target_names,
+)
+
+__all__ = [
+    "CATEGORIES",
+    "DEFAULT_TARGET",
+    "EVERY_OP",
+    "Category",
+    "Refusal",
+    "Target",
+    "check_category",
+    "load_target",
+    "target_names",
+]

@@ -1,0 +1,132 @@
+"""Who may import whom, and which single file may do what."""
+
+import ast
+import re
+import subprocess
+import sys
+
+import pytest
+
+from arch.repository import PACKAGE, ROOT, Module, dotted, imported_names, modules
+
+# The extension is reached through the device layer; the composition root loads it.
+MAY_IMPORT_EXTENSION = re.compile(r"(device/.*|autoload)\.py")
+MAY_PRINT = {"cli/output.py"}
+MAY_READ_ENVIRONMENT = {"config.py"}
+MAY_PATCH_TORCH = {"device/patches.py", "autoload.py"}
+MAY_REGISTER_WITH_TORCH = {"autoload.py"}
+ENVIRONMENT = {"os.environ", "os.getenv", "os.putenv", "os.unsetenv", "os.environb"}
+REGISTRATIONS = {
+    "_register_device_module",
+    "generate_methods_for_privateuse1_backend",
+    "rename_privateuse1_backend",
+}
+
+
+def offences(allowed: set[str], find: object) -> list[str]:
+    """Name every place in the package where `find(node)` holds, outside the allowed files."""
+    assert callable(find)
+    return [
+        f"{module.path}:{node.lineno}"
+        for module in modules()
+        if module.path not in allowed
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.stmt | ast.expr) and find(node)
+    ]
+
+
+def test_import_contracts_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlinter.cli import lint_imports
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.syspath_prepend(str(PACKAGE.parent))
+    assert lint_imports(no_cache=True) == 0
+
+
+def test_only_device_and_autoload_import_the_extension() -> None:
+    found = [
+        f"{module.path}:{line}"
+        for module in modules()
+        if not MAY_IMPORT_EXTENSION.fullmatch(module.path)
+        for name, line in imported_names(module.tree)
+        if name == "torchneuron._C" or name.startswith("torchneuron._C.")
+    ]
+    assert not found
+
+
+def prints(node: ast.AST) -> bool:
+    """Say whether a node writes to the terminal."""
+    if isinstance(node, ast.Call) and dotted(node.func) == "print":
+        return True
+    return bool(re.fullmatch(r"sys\.(stdout|stderr)\.(write|writelines|buffer)", dotted(node)))
+
+
+def test_only_the_output_module_prints() -> None:
+    assert not offences(MAY_PRINT, prints)
+
+
+def test_only_config_reads_the_environment() -> None:
+    assert not offences(MAY_READ_ENVIRONMENT, lambda node: dotted(node) in ENVIRONMENT)
+
+
+def patches_torch(node: ast.AST) -> bool:
+    """Say whether a node replaces an attribute of torch."""
+    if isinstance(node, ast.Call) and dotted(node.func) == "setattr":
+        return dotted(node.args[0]).split(".")[0] == "torch"
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return any(
+        isinstance(target, ast.Attribute) and dotted(target).split(".")[0] == "torch"
+        for target in targets
+    )
+
+
+def test_torch_is_patched_in_one_file() -> None:
+    assert not offences(MAY_PATCH_TORCH, patches_torch)
+
+
+def test_the_device_is_registered_in_one_file() -> None:
+    def registers(node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and dotted(node.func).split(".")[-1] in REGISTRATIONS
+
+    assert not offences(MAY_REGISTER_WITH_TORCH, registers)
+
+
+def test_kernels_are_registered_in_one_file() -> None:
+    found = [
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "csrc").rglob("*")
+        if path.suffix in {".cpp", ".h"}
+        and re.search(r"\bTORCH_LIBRARY(_IMPL|_FRAGMENT)?\b", path.read_text(encoding="utf-8"))
+    ]
+    assert found == ["csrc/aten/register.cpp"]
+
+
+@pytest.mark.parametrize(("folder", "above"), [("core", "aten|python"), ("aten", "python")])
+def test_cpp_folders_include_only_what_is_below(folder: str, above: str) -> None:
+    pattern = re.compile(rf'#include "({above})/')
+    found = [
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "csrc" / folder).rglob("*")
+        if path.is_file() and pattern.search(path.read_text(encoding="utf-8"))
+    ]
+    assert not found
+
+
+def test_importing_the_package_imports_no_torch() -> None:
+    code = (
+        "import sys, torchneuron, torchneuron.cli, torchneuron.chips, torchneuron.targets,"
+        " torchneuron.config, torchneuron.errors, torchneuron.ledger;"
+        " print(sorted(m for m in sys.modules if m in ('torch', 'numpy', 'jaxlib')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_planted_offence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = ast.parse("import os\nprint(os.environ['A'])\ntorch.add = None\n")
+    monkeypatch.setattr("arch.test_layers.modules", lambda: (Module("x.py", tree),))
+    assert offences(set(), prints) == ["x.py:2"]
+    assert offences(set(), lambda node: dotted(node) in ENVIRONMENT) == ["x.py:2"]
+    assert offences(set(), patches_torch) == ["x.py:3"]

@@ -1,0 +1,1 @@
+"""Conformance of a device with PyTorch on CPU, which is the oracle."""

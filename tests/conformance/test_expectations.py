@@ -1,0 +1,85 @@
+"""The declared failures are few, well formed, and stay strict."""
+
+import pytest
+import torch
+
+from conformance.expectations import Expectation, load, problems
+from conformance.judge import Verdict
+from conformance.suites import cases
+from conformance.tally import Results
+
+DECLARED = Expectation(
+    case="operators/abs",
+    kinds=frozenset({"forward"}),
+    dtypes=frozenset({"float32"}),
+    category="upstream",
+    reason="why",
+    quick_passes=False,
+)
+PASSED = Verdict(True)
+FAILED = Verdict(True, "values differ")
+
+
+def results_of(*verdicts: Verdict) -> Results:
+    results = Results()
+    tally = results.tally(torch.float32, "forward")
+    for verdict in verdicts:
+        tally.add(verdict, "sample 0")
+    return results
+
+
+def test_float32_forward_has_at_most_three_declared_failures_all_sparse() -> None:
+    declared = [
+        one
+        for one in load()
+        if one.case.startswith("operators/") and one.covers("float32", "forward")
+    ]
+    assert len(declared) <= 3
+    assert {one.category for one in declared} <= {"sparse"}
+
+
+def test_declared_failures_name_cases_that_exist() -> None:
+    names = {case.id for case in cases()}
+    assert [one.case for one in load() if one.case not in names] == []
+
+
+def test_no_failure_is_declared_twice() -> None:
+    seen: set[tuple[str, str, str]] = set()
+    for one in load():
+        for kind in one.kinds:
+            for dtype in one.dtypes or {"all"}:
+                assert (one.case, kind, dtype) not in seen
+                seen.add((one.case, kind, dtype))
+
+
+def test_undeclared_failure_is_a_problem() -> None:
+    found = problems("operators/abs", results_of(PASSED, FAILED), [], full=True)
+    assert found == ["operators/abs float32 forward: sample 0: values differ"]
+
+
+def test_declared_failure_that_fails_is_none() -> None:
+    assert problems("operators/abs", results_of(FAILED), [DECLARED], full=True) == []
+
+
+def test_declared_failure_that_passes_is_a_problem() -> None:
+    (found,) = problems("operators/abs", results_of(PASSED), [DECLARED], full=True)
+    assert "a failure is declared (why) but the result is: passed" in found
+
+
+def test_declared_failure_that_nothing_runs_is_a_problem() -> None:
+    (found,) = problems("operators/abs", Results(), [DECLARED], full=True)
+    assert "nothing of it is run" in found
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- {case: a, kinds: [forward], dtypes: all, category: sparse}", "missing keys"),
+        ("- {case: a, kinds: [x], dtypes: all, category: sparse, reason: r}", "kinds must be"),
+        ("- {case: a, kinds: [out], dtypes: 1, category: sparse, reason: r}", "dtypes must be"),
+        ("- {case: a, kinds: [out], dtypes: all, category: x, reason: r}", "category must be"),
+    ],
+)
+def test_malformed_declaration_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        load(text)

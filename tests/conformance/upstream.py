@@ -1,0 +1,76 @@
+"""Reach PyTorch's own databases of operators, modules and optimizers.
+
+The only place that imports `torch.testing._internal`. Importing that package
+forbids plain writes to `torch.backends` flags for the whole process, which the
+other tests of this repository need, so the permission is given back.
+"""
+
+import warnings
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+
+with warnings.catch_warnings():
+    # It warns at import that packages are missing which nothing here uses.
+    warnings.simplefilter("ignore")
+    from torch.testing._internal import common_methods_invocations as invocations
+    from torch.testing._internal.autocast_test_lists import AutocastTestLists
+    from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, module_db
+    from torch.testing._internal.common_optimizers import OptimizerInfo, optim_db
+    from torch.testing._internal.opinfo.core import ForeachFuncInfo, OpInfo, SampleInput
+
+setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
+
+__all__ = [
+    "AutocastTestLists",
+    "ModuleInfo",
+    "ModuleInput",
+    "OpInfo",
+    "OptimizerInfo",
+    "SampleInput",
+    "dtypes_of",
+    "entries",
+    "foreach_entries",
+    "module_db",
+    "optim_db",
+    "samples",
+    "takes_out",
+]
+
+
+def entries() -> list[OpInfo]:
+    """Return every entry of `op_db`, in upstream's order."""
+    return list(invocations.op_db)
+
+
+def foreach_entries() -> list[OpInfo]:
+    """Return the entries for the `torch._foreach_*` functions, which `op_db` leaves out."""
+    return [
+        *invocations.foreach_unary_op_db,
+        *invocations.foreach_binary_op_db,
+        *invocations.foreach_pointwise_op_db,
+        *invocations.foreach_reduce_op_db,
+        *invocations.foreach_other_op_db,
+    ]
+
+
+def dtypes_of(entry: OpInfo) -> list[torch.dtype]:
+    """Return the dtypes that CPU takes for `entry`, in a stable order."""
+    return sorted(entry.supported_dtypes("cpu"), key=str)
+
+
+def takes_out(entry: OpInfo) -> bool:
+    """Say whether the operator has an `out=` variant that Python can call."""
+    return entry.supports_out and not isinstance(entry, ForeachFuncInfo)
+
+
+def samples(
+    entry: OpInfo, dtype: torch.dtype, requires_grad: bool, limit: int
+) -> Iterator[SampleInput]:
+    """Yield at most `limit` samples on CPU; the values are the same on every call."""
+    options: dict[str, Any] = {"requires_grad": requires_grad}
+    if isinstance(entry, ForeachFuncInfo):
+        options["noncontiguous"] = False
+    yield from islice(entry.sample_inputs("cpu", dtype, **options), limit)

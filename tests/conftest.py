@@ -1,0 +1,29 @@
+"""Settings of every test: a clean environment, no network for libraries, one seed."""
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+# A developer's own settings must not decide a test; tests that need one set it themselves.
+for name in [
+    name for name in os.environ if name.startswith(("TORCHNEURON", "NEURON_", "TORCH_NEURONX_"))
+]:
+    del os.environ[name]
+os.environ.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed() -> Iterator[None]:
+    """Give every test that uses torch the same random numbers, whatever ran before it."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    state = torch.get_rng_state()
+    torch.manual_seed(0)
+    yield
+    torch.set_rng_state(state)

@@ -1,0 +1,430 @@
+"""Start-up: when the device is registered, when it is not, and that `import torch` always works."""
+
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from behaviour.script import run_script
+
+Script = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    """Run a script in a fresh process, in this test's own folder."""
+
+    def run(source: str, **options: Any) -> CompletedProcess[str]:
+        return run_script(source, tmp_path, **options)
+
+    return run
+
+
+STATUS = """
+import torch
+from torchneuron import autoload
+status = autoload.status()
+print(status.state, "|", status.reason)
+assert hasattr(torch, "neuron") == (status.state == "registered")
+assert torch.ones(2).sum().item() == 2
+"""
+
+
+def test_import_torch_is_enough(script: Script) -> None:
+    process = script(STATUS)
+    assert process.stdout == "registered | \n" and process.stderr == ""
+
+
+def test_importing_the_package_imports_no_torch_and_registers_nothing(script: Script) -> None:
+    script(
+        """
+        import sys, torchneuron
+        from torchneuron import autoload, config, errors
+        torchneuron.__version__, torchneuron.NeuronError
+        assert "torch" not in sys.modules
+        assert autoload.status().state == "not started"
+        """
+    )
+
+
+def test_a_name_that_needs_the_device_registers_it(script: Script) -> None:
+    script(
+        """
+        import sys, torchneuron
+        assert torchneuron.device_count() == 4
+        assert sys.modules["torch"].neuron.is_available()
+        """
+    )
+
+
+def test_autoload_of_torch_switched_off(script: Script) -> None:
+    process = script(
+        STATUS + "import torchneuron; torchneuron.Stream\nassert torch.neuron.is_available()",
+        env={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+    )
+    assert process.stdout.startswith("not started")
+
+
+def test_off_switch_keeps_the_device_away(script: Script) -> None:
+    process = script(
+        STATUS
+        + """
+import torchneuron
+try:
+    torchneuron.Stream
+except torchneuron.NeuronError as error:
+    assert "TORCHNEURON=0" in str(error)
+else:
+    raise AssertionError
+assert torch.accelerator.current_accelerator() is None
+""",
+        env={"TORCHNEURON": "0"},
+    )
+    assert process.stdout.startswith("off | TORCHNEURON=0") and process.stderr == ""
+
+
+def test_a_bad_switch_counts_as_unset_and_speaks_at_first_use(script: Script) -> None:
+    process = script(
+        STATUS
+        + """
+from torchneuron.errors import ConfigError
+try:
+    torch.ones(1, device="neuron")
+except ConfigError as error:
+    assert "TORCHNEURON has the value `perhaps`" in str(error)
+else:
+    raise AssertionError
+""",
+        env={"TORCHNEURON": "perhaps"},
+    )
+    assert process.stderr == ""
+
+
+CUDA = """
+import torch.cuda
+torch.backends.cuda.is_built = lambda: True
+torch.cuda.device_count = lambda: 1
+"""
+
+
+def with_cuda(source: str, before: str = "") -> str:
+    """Return a script that sees one CUDA device from the moment start-up looks."""
+    return (
+        f"""
+import os
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+import torch
+{CUDA}
+{before}
+from torchneuron import autoload
+autoload.autoload()
+"""
+        + source
+    )
+
+
+def test_beside_cuda_nothing_is_registered(script: Script) -> None:
+    process = script(
+        with_cuda(STATUS + "assert torch._C._get_privateuse1_backend_name() == 'privateuseone'")
+    )
+    assert process.stdout.startswith("waiting | CUDA") and process.stderr == ""
+
+
+def test_beside_cuda_a_name_that_needs_the_device_registers_it(script: Script) -> None:
+    script(
+        with_cuda(
+            STATUS
+            + """
+import torchneuron
+from torchneuron.device import patches
+torchneuron.emulate("trn2.3xlarge")
+assert autoload.status().state == "registered"
+assert torch.ones(2, device="neuron").sum().item() == 2
+states = {row.name: row.state for row in patches.rows()}
+assert states["grad-scaler"] == states["fork-rng"] == "skipped: switched off"
+"""
+        )
+    )
+
+
+def test_beside_cuda_the_switch_registers_it(script: Script) -> None:
+    process = script(with_cuda(STATUS), env={"TORCHNEURON": "1"})
+    assert process.stdout.startswith("registered")
+
+
+def test_beside_cuda_and_a_trainium_it_is_registered(script: Script) -> None:
+    before = "import torchneuron.autoload as a; a.trainium_visible = lambda: True"
+    assert script(with_cuda(STATUS, before)).stdout.startswith("registered")
+
+
+def test_a_renamed_slot_is_left_alone(script: Script) -> None:
+    process = script(
+        """
+        import os
+        os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+        import torch
+        torch.utils.rename_privateuse1_backend("other")
+        from torchneuron import autoload
+        autoload.autoload()
+        assert autoload.status().state == "aside"
+        assert not hasattr(torch, "neuron")
+        """
+    )
+    assert process.stderr.count("stands aside") == 1 and "`other`" in process.stderr
+    assert "hint: " in process.stderr
+
+
+OTHER_BACKEND = """
+import types, torch
+loaded = []
+def start():
+    loaded.append(True)
+    torch.utils.rename_privateuse1_backend("other")
+    torch._register_device_module("other", types.ModuleType("other"))
+"""
+
+
+def install_backend(folder: Path, module: str, source: str, *, package: str = "") -> None:
+    """Write a distribution with an entry point in `torch.backends` to a folder of sys.path."""
+    folder.mkdir(exist_ok=True)
+    (folder / f"{module}.py").write_text(source)
+    name = package or module
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[torch.backends]\nother = {module}:start\n")
+
+
+BESIDE = """
+import torch
+from torchneuron import autoload
+print(autoload.status().state, torch._C._get_privateuse1_backend_name())
+print(torch.ones(2).sum().item())
+"""
+
+
+@pytest.mark.parametrize("order", ["first", "last"])
+def test_another_backend_is_given_way(script: Script, tmp_path: Path, order: str) -> None:
+    process = script(beside(order, tmp_path), env=path_of(tmp_path))
+    assert process.stdout.splitlines() == ["aside other", "2.0"]
+    assert process.stderr.count("stands aside") == 1 and "`other` (other_backend)" in process.stderr
+
+
+@pytest.mark.parametrize(("order", "winner"), [("first", "other"), ("last", "neuron")])
+def test_preferred_takes_the_slot_if_it_is_free(
+    script: Script, tmp_path: Path, order: str, winner: str
+) -> None:
+    env = {**path_of(tmp_path), "TORCHNEURON_PREFER": "1"}
+    process = script(beside(order, tmp_path), env=env)
+    state = "registered" if winner == "neuron" else "aside"
+    assert process.stdout.splitlines() == [f"{state} {winner}", "2.0"]
+    assert process.stderr.count("stands aside") == (winner == "other")
+
+
+def path_of(tmp_path: Path) -> dict[str, str]:
+    return {"PYTHONPATH": f"{tmp_path / 'installed'}:{Path(__file__).parent}"}
+
+
+def beside(order: str, tmp_path: Path) -> str:
+    """Install another backend and return a script in which PyTorch meets it first or last."""
+    install_backend(tmp_path / "installed", "other_backend", OTHER_BACKEND)
+    key = 0 if order == "first" else 1
+    return (
+        f"""
+import importlib.metadata as metadata
+original = metadata.entry_points
+def entry_points(**parameters):
+    found = original(**parameters)
+    if parameters.get("group") != "torch.backends":
+        return found
+    ours = [each for each in found if each.module.startswith("torchneuron")][:1]
+    others = [each for each in found if not each.module.startswith("torchneuron")]
+    return metadata.EntryPoints(others + ours if {key} == 0 else ours + others)
+metadata.entry_points = entry_points
+"""
+        + BESIDE
+    )
+
+
+def test_a_real_torch_neuronx_is_given_way(script: Script, tmp_path: Path) -> None:
+    folder = tmp_path / "installed" / "torch_neuronx"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("real = True\n")
+    process = script(
+        BESIDE + "import torch_neuronx\nassert torch_neuronx.real",
+        env=path_of(tmp_path),
+    )
+    assert process.stdout.splitlines()[0] == "aside privateuseone"
+    assert (
+        process.stderr.count("stands aside") == 1 and "torch_neuronx is installed" in process.stderr
+    )
+
+
+def broken(what: str) -> str:
+    """Return a script whose start-up meets something broken in our installation."""
+    return (
+        f"""
+import os, sys, types
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+{what}
+import torch
+from torchneuron import autoload
+autoload.autoload()
+autoload.autoload()
+"""
+        + STATUS
+        + """
+import torchneuron
+try:
+    torchneuron.Stream
+except torchneuron.NeuronError as error:
+    assert error.__cause__ is status.cause is not None
+    print(error)
+else:
+    raise AssertionError
+"""
+    )
+
+
+BUILD_INFO = """
+fake = types.ModuleType("torchneuron._build_info")
+fake.TORCH_VERSION = {version!r}
+sys.modules["torchneuron._build_info"] = fake
+"""
+
+
+def test_another_torch_version_is_one_warning_with_the_pip_line(script: Script) -> None:
+    process = script(broken(BUILD_INFO.format(version="2.12.1+cpu")))
+    assert process.stdout.startswith("failed")
+    assert process.stderr.count("RuntimeWarning") == 1
+    for expected in ("torch 2.12.1", "torch 2.13.0", "hint: pip install torch==2.12.1"):
+        assert expected in process.stderr
+
+
+def test_another_build_of_the_same_torch_version_is_fine(script: Script) -> None:
+    source = broken(BUILD_INFO.format(version="2.13.0+cu130")).partition("import torchneuron\ntry")[
+        0
+    ]
+    assert script(source).stdout.startswith("registered")
+
+
+def test_unbuilt_extension_is_one_warning(script: Script) -> None:
+    process = script(broken("sys.modules['torchneuron._build_info'] = None"))
+    assert process.stderr.count("RuntimeWarning") == 1 and "is not built" in process.stderr
+    assert "pip install ." in process.stderr
+
+
+BAD_LOADER = """
+import importlib.abc, importlib.machinery
+class Broken(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path, target=None):
+        if name == {name!r}:
+            return importlib.machinery.ModuleSpec(name, self)
+    def exec_module(self, module):
+        raise {error}
+sys.meta_path.insert(0, Broken())
+"""
+
+
+def test_broken_extension_is_one_warning_with_its_cause(script: Script) -> None:
+    error = "ImportError('undefined symbol: _ZN2at4_ops')"
+    process = script(broken(BAD_LOADER.format(name="torchneuron._C", error=error)))
+    assert process.stderr.count("RuntimeWarning") == 1
+    for expected in ("does not load: undefined symbol", "hint: pip install --force-reinstall"):
+        assert expected in process.stderr
+
+
+def test_an_exception_of_any_kind_is_one_warning(script: Script) -> None:
+    error = "ZeroDivisionError('a fault of ours')"
+    process = script(broken(BAD_LOADER.format(name="torchneuron.device", error=error)))
+    assert process.stderr.count("RuntimeWarning") == 1
+    assert "ZeroDivisionError: a fault of ours" in process.stderr
+
+
+def test_warnings_as_errors_do_not_break_import_torch(script: Script) -> None:
+    process = script(
+        broken(BUILD_INFO.format(version="2.12.1")), flags=("-W", "error::RuntimeWarning")
+    )
+    assert process.stdout.startswith("failed") and "torch 2.12.1" in process.stderr
+
+
+def test_import_in_a_thread(script: Script) -> None:
+    script(
+        """
+        import threading
+        def work():
+            import torch
+            assert torch.ones(2, device="neuron").sum().item() == 2
+        thread = threading.Thread(target=work)
+        thread.start(); thread.join()
+        import torch
+        assert torch.neuron.is_available()
+        with torch.autocast("neuron"):
+            x = torch.ones(2, 2, device="neuron")
+            assert (x @ x).dtype == torch.bfloat16
+        """
+    )
+
+
+def test_activation_from_many_threads_registers_once(script: Script) -> None:
+    script(
+        """
+        import threading, torch
+        from torchneuron import autoload
+        failures = []
+        def work():
+            try:
+                autoload.activate()
+            except BaseException as error:
+                failures.append(error)
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        assert not failures and torch.neuron.is_available()
+        """,
+        env={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+    )
+
+
+NO_SOCKETS = """
+import socket
+def refuse(*arguments, **options):
+    raise AssertionError("a socket was opened")
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
+"""
+
+
+def test_no_network_at_import_and_use(script: Script) -> None:
+    script(
+        NO_SOCKETS
+        + """
+import torch, torchneuron
+x = torch.ones(4, 4, device="neuron", requires_grad=True)
+(x @ x).sum().backward()
+with torchneuron.strict("dtype"), torchneuron.explain():
+    x.sum().item()
+"""
+    )
+
+
+def test_torch_logs_takes_our_name(script: Script) -> None:
+    process = script(STATUS, env={"TORCH_LOGS": "+torchneuron"})
+    assert process.stdout.startswith("registered")
+
+
+def test_entry_function_is_quick(script: Script) -> None:
+    """Guard the order of magnitude; the benchmark holds the gate of 30 ms."""
+    process = script(
+        """
+        import os, time
+        os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+        import torch
+        begin = time.perf_counter()
+        from torchneuron.autoload import autoload
+        autoload()
+        print(time.perf_counter() - begin)
+        """
+    )
+    assert float(process.stdout) < 1.0
