@@ -8,6 +8,7 @@ judged is the median of the ratios of neighbouring blocks, never a time.
 import argparse
 import gc
 import math
+import resource
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -19,17 +20,20 @@ import torch
 
 REPORTS = Path(__file__).parent / "reports"
 MIN_BLOCK_S = 2e-3
-WARM_UP_CALLS = 10
+WARM_UP_BLOCKS, WARM_UP_CALLS = 4, 2
+MAX_EXTRA = 5
 Side = Callable[[], object]
 
 METHOD = f"""\
 Both sides run in one process with one thread. A block is as many calls as take at least
 {MIN_BLOCK_S * 1e3:g} ms on the faster side, the same number on both. Blocks alternate
 cpu, device, device, cpu; each neighbouring couple gives one ratio device/cpu, so that a
-machine which slows down or speeds up does so for both. The ratio in a table is the median of
-these ratios; below 1 the device was faster. At least {WARM_UP_CALLS} calls of each side come
-first, the garbage collector is off inside a block. Times are medians and only indicative: the
-machine is not reserved for this."""
+machine which slows down or speeds up does so for both. A couple during which the operating
+system took the core away for another process is left out; up to {MAX_EXTRA} times the rounds are
+made to have enough of the others, and where even that does not give half of them, all count. The
+ratio in a table is the median; below 1 the device was faster. At least {WARM_UP_BLOCKS * WARM_UP_CALLS} calls
+of each side come first, the garbage collector is off inside a block. Times are medians and only
+indicative: the machine is not reserved for this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,18 @@ class Pair:
     ratio: float
     low: float
     high: float
-    num_ratios: int
+    num_judged: int
+    num_couples: int
     calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class Couple:
+    """Two neighbouring blocks, one on each side."""
+
+    cpu_s: float
+    device_s: float
+    was_preempted: bool
 
 
 def parse(
@@ -86,30 +100,52 @@ def pair(label: str, cpu: Side, device: Side, *, rounds: int, smoke: bool = Fals
     steps. A round is four blocks and gives two ratios. With `smoke` a block is a single call.
     """
     calls = 1 if smoke else calls_per_block(cpu, device)
-    cpu_s: list[float] = []
-    device_s: list[float] = []
-    for _ in range(rounds):
-        cpu_s.append(block_seconds(cpu, calls))
-        device_s += [block_seconds(device, calls), block_seconds(device, calls)]
-        cpu_s.append(block_seconds(cpu, calls))
-    ratios = sorted(of_device / of_cpu for of_device, of_cpu in zip(device_s, cpu_s, strict=True))
+    couples: list[Couple] = []
+    for _ in range(rounds * (1 if smoke else MAX_EXTRA)):
+        couples.append(_couple(cpu, device, calls, cpu_first=True))
+        couples.append(_couple(cpu, device, calls, cpu_first=False))
+        if sum(not couple.was_preempted for couple in couples) >= 2 * rounds:
+            break
+    judged = [couple for couple in couples if not couple.was_preempted]
+    if len(judged) < rounds:
+        judged = couples
+    ratios = sorted(couple.device_s / couple.cpu_s for couple in judged)
     return Pair(
         label=label,
-        cpu_us=1e6 * statistics.median(cpu_s) / calls,
-        device_us=1e6 * statistics.median(device_s) / calls,
+        cpu_us=1e6 * statistics.median(couple.cpu_s for couple in judged) / calls,
+        device_us=1e6 * statistics.median(couple.device_s for couple in judged) / calls,
         ratio=statistics.median(ratios),
         low=ratios[len(ratios) // 4],
         high=ratios[-1 - len(ratios) // 4],
-        num_ratios=len(ratios),
+        num_judged=len(judged),
+        num_couples=len(couples),
         calls=calls,
     )
 
 
+def _couple(cpu: Side, device: Side, calls: int, *, cpu_first: bool) -> Couple:
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
+    if cpu_first:
+        cpu_s = block_seconds(cpu, calls)
+        device_s = block_seconds(device, calls)
+    else:
+        device_s = block_seconds(device, calls)
+        cpu_s = block_seconds(cpu, calls)
+    after = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
+    return Couple(cpu_s, device_s, was_preempted=after != before)
+
+
 def calls_per_block(*sides: Side) -> int:
-    """Warm the sides up and return how many calls the fastest needs for a block."""
+    """Warm the sides up and return how many calls the fastest needs for a block.
+
+    Every side is called equally often.
+    """
     calls = WARM_UP_CALLS
     while True:
-        shortest_s = min(block_seconds(side, calls) for side in sides)
+        # The shortest of some blocks: another process can only make one longer.
+        shortest_s = min(
+            block_seconds(side, calls) for side in sides for _ in range(WARM_UP_BLOCKS)
+        )
         if shortest_s >= MIN_BLOCK_S:
             # The first guess may be far too long for a model's step.
             return min(calls, math.ceil(1.3 * calls * MIN_BLOCK_S / shortest_s))

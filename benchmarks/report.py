@@ -13,7 +13,7 @@ import torch
 
 from harness import Options, Pair
 
-PAIR_HEADER = ("case", "cpu us", "device us", "ratio", "quartiles", "ratios", "calls a block")
+PAIR_HEADER = ("case", "cpu us", "device us", "ratio", "quartiles", "couples", "calls a block")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def pair_row(pair: Pair) -> tuple[str, ...]:
         f"{pair.device_us:.2f}",
         f"{pair.ratio:.3f}",
         f"{pair.low:.2f}-{pair.high:.2f}",
-        str(pair.num_ratios),
+        f"{pair.num_judged} of {pair.num_couples}",
         str(pair.calls),
     )
 

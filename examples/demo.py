@@ -68,7 +68,7 @@ def describe(device: torch.device) -> str:
     threads = f"{torch.get_num_threads()} CPU thread(s)"
     if device.type == "cpu":
         return f"cpu, {threads}"
-    return f"{device} ({torch.get_device_module(device).get_device_name()}), {threads}"
+    return f"{device}: {torch.get_device_module(device).get_device_name()}, {threads}"
 
 
 def table(outcomes: Iterable[Outcome], device: torch.device) -> str:

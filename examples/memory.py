@@ -65,6 +65,7 @@ def main() -> None:
             reason = str(error).partition("\n")[0]
         # Only outside of the `except` block are the failed step's tensors free again.
         print(f"batch {batch}: {reason}")
+        memory.empty_cache()
         batch //= 2
     print(f"batch {batch}: loss {loss:.3f}")
     peak = memory.max_memory_allocated() / MIB

@@ -1,7 +1,8 @@
 """Train with autocast to bfloat16 and a gradient scaler.
 
 What it shows: `torch.autocast("neuron")` picks the dtype op by op, the weights stay
-float32, and `GradScaler` leaves out a step whose gradients are not finite.
+float32, and `GradScaler` leaves out a step whose gradients are not finite. The scaler inverts
+its scale in float64, which the strict mode of an emulated device may report.
 """
 
 import argparse

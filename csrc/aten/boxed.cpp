@@ -23,7 +23,7 @@ struct Originals {
 };
 
 at::Tensor aliasIfDefined(Frame& frame, const at::Tensor& tensor, Access access) {
-  return tensor.defined() ? frame.alias(tensor, access) : tensor;
+  return tensor.defined() ? frame.sharedAlias(tensor, access) : tensor;
 }
 
 c10::IValue aliasList(Frame& frame, Originals& originals, const c10::IValue& value, Access access) {
@@ -49,7 +49,7 @@ c10::IValue aliasOptionalList(
   for (size_t i = 0; i < list.size(); ++i) {
     std::optional<at::Tensor> tensor = list.get(i);
     if (tensor.has_value() && tensor->defined()) {
-      tensor = frame.alias(kept.emplace_back(*std::move(tensor)), access);
+      tensor = frame.sharedAlias(kept.emplace_back(*std::move(tensor)), access);
     }
     aliases.push_back(std::move(tensor));
   }
@@ -117,50 +117,80 @@ void giveBackResults(Frame& frame, const OpRecord& record, size_t num_results, S
   }
 }
 
-void run(OpRecord& record, const c10::OperatorHandle& op, Stack& stack) {
+void run(
+    OpRecord& record,
+    const c10::OperatorHandle& op,
+    Stack& stack,
+    c10::DispatchKeySet kernel) {
   const auto& schema = op.schema();
   Originals originals;
   Frame frame(record);
   prepareArguments(frame, originals, schema, stack);
-  op.redispatchBoxed(kCpuKernel, &stack);
+  op.redispatchBoxed(kernel, &stack);
   frame.finish();
   giveBackResults(frame, record, schema.returns().size(), stack);
 }
 
 class BoxedAlias final : public c10::OperatorKernel {
  public:
-  explicit BoxedAlias(OpRecord& record) : record_(record) {}
+  BoxedAlias(OpRecord& record, c10::DispatchKeySet kernel) : record_(record), kernel_(kernel) {}
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack* stack) {
-    run(record_, op, *stack);
+    run(record_, op, *stack, kernel_);
   }
 
  private:
   OpRecord& record_;
+  c10::DispatchKeySet kernel_;
 };
 
-void fallback(const c10::OperatorHandle& op, Stack* stack) {
+void runFallback(const c10::OperatorHandle& op, Stack* stack, c10::DispatchKey kernel) {
   const auto& name = op.operator_name();
   TORCH_CHECK_NOT_IMPLEMENTED(
-      op.hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
+      op.hasKernelForDispatchKey(kernel) ||
           op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd),
       "Could not run '",
       name,
-      "' on the neuron device: it has neither a neuron nor a CPU kernel\n\n"
-      "hint: register one for \"cpu\" (torch.library), neuron then runs it on its own memory");
-  run(opRecord(name.name.c_str(), name.overload_name.c_str()), op, *stack);
+      "' on the neuron device: it has neither a neuron kernel nor one for ",
+      kernel,
+      "\n\nhint: register one for \"cpu\" (torch.library), neuron then runs it on its own memory");
+  run(opRecord(name.name.c_str(), name.overload_name.c_str()),
+      op,
+      *stack,
+      c10::DispatchKeySet(kernel));
+}
+
+void fallback(const c10::OperatorHandle& op, Stack* stack) {
+  runFallback(op, stack, c10::DispatchKey::CPU);
+}
+
+void quantizedFallback(const c10::OperatorHandle& op, Stack* stack) {
+  runFallback(op, stack, c10::DispatchKey::QuantizedCPU);
+}
+
+void nestedFallback(const c10::OperatorHandle& op, Stack* stack) {
+  runFallback(op, stack, c10::DispatchKey::NestedTensorCPU);
 }
 
 } // namespace
 
-torch::CppFunction boxedAliasKernel(const c10::OperatorHandle& op) {
+torch::CppFunction boxedAliasKernel(const c10::OperatorHandle& op, c10::DispatchKey kernel) {
   const auto& name = op.operator_name();
   auto& record = opRecord(name.name.c_str(), name.overload_name.c_str());
   return torch::CppFunction::makeFromBoxedKernel(
-      c10::BoxedKernel::makeFromFunctor(std::make_unique<BoxedAlias>(record)));
+      c10::BoxedKernel::makeFromFunctor(
+          std::make_unique<BoxedAlias>(record, c10::DispatchKeySet(kernel))));
 }
 
 torch::CppFunction boxedFallback() {
   return torch::CppFunction::makeFromBoxedFunction<&fallback>();
+}
+
+torch::CppFunction boxedQuantizedFallback() {
+  return torch::CppFunction::makeFromBoxedFunction<&quantizedFallback>();
+}
+
+torch::CppFunction boxedNestedFallback() {
+  return torch::CppFunction::makeFromBoxedFunction<&nestedFallback>();
 }
 
 } // namespace torchneuron

@@ -77,10 +77,10 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
     return self;
   }
   Frame frame(record, MixedDevices::kAllowed);
-  auto to = frame.alias(self, Access::kWrite);
-  const auto from = frame.alias(source, Access::kRead);
+  BorrowedTensor to(frame, self, Access::kWrite);
+  BorrowedTensor from(frame, source, Access::kRead);
   frame.begin();
-  at::_ops::copy_::redispatch(kCpuKernel, to, from, non_blocking);
+  at::_ops::copy_::redispatch(kCpuKernel, to.get(), from.get(), non_blocking);
   frame.finish();
   return self;
 }
@@ -105,5 +105,20 @@ at::Scalar localScalar(const at::Tensor& self) {
 
 // Work on every stream is done when its call returns.
 void recordStream(at::Tensor& /*self*/, c10::Stream /*stream*/) {}
+
+// Whether `self.data = from` may make self what from is: Module.to() relies on it to keep
+// parameters the objects that optimizers and tied layers hold.
+bool hasCompatibleImpl(const at::Tensor& self, const at::Tensor& from) {
+  const auto plain = [](const at::Tensor& tensor) {
+    constexpr c10::DispatchKeySet kSpecial{
+        c10::DispatchKey::Sparse,
+        c10::DispatchKey::SparseCsr,
+        c10::DispatchKey::NestedTensor,
+        c10::DispatchKey::Quantized};
+    return (tensor.is_cpu() || isNeuron(tensor)) && tensor.layout() == c10::kStrided &&
+        !tensor.key_set().has_any(kSpecial);
+  };
+  return plain(self) && plain(from);
+}
 
 } // namespace torchneuron

@@ -19,13 +19,16 @@ Frame::~Frame() {
     }
   }
   kernelDevice = outer_device_;
+  for (auto& slot : slots_) {
+    putBack(std::move(slot.alias));
+  }
 }
 
-at::Tensor Frame::alias(const at::Tensor& tensor, Access access) {
+c10::TensorImpl* Frame::alias(const at::Tensor& tensor, Access access) {
   auto* impl = tensor.unsafeGetTensorImpl();
   if (C10_UNLIKELY(impl->device_type() != c10::kPrivateUse1)) {
     noteForeign(tensor, access);
-    return tensor;
+    return impl;
   }
   const auto index = impl->device().index();
   if (device_ < 0) {
@@ -40,18 +43,16 @@ at::Tensor Frame::alias(const at::Tensor& tensor, Access access) {
       impl->layout(),
       ", and the neuron device keeps strided tensors only\n\nhint: convert it with .to_dense()");
   checkRefused(op_, c10::typeMetaToScalarType(impl->dtype()));
+  writes_ |= access == Access::kWrite;
   for (const auto& slot : slots_) {
     // The same tensor twice must stay the same tensor for the kernel (x.add_(x)).
     if (C10_UNLIKELY(slot.original->unsafeGetTensorImpl() == impl)) {
-      slots_.push_back({&tensor, slot.alias, access});
-      writes_ |= access == Access::kWrite;
-      return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(slot.alias));
+      slots_.push_back({&tensor, {slot.alias.impl, nullptr}, access});
+      return slots_.back().impl();
     }
   }
-  auto alias = aliasOf(tensor, access, op_.foreign);
-  slots_.push_back({&tensor, alias.get(), access});
-  writes_ |= access == Access::kWrite;
-  return at::Tensor(std::move(alias));
+  slots_.push_back({&tensor, aliasOf(tensor, access, op_.foreign), access});
+  return slots_.back().impl();
 }
 
 void Frame::noteForeign(const at::Tensor& tensor, Access access) {
@@ -76,7 +77,7 @@ void Frame::begin() {
   }
   auto dtype = c10::ScalarType::Undefined;
   if (!slots_.empty()) {
-    dtype = c10::typeMetaToScalarType(slots_[0].alias->dtype());
+    dtype = c10::typeMetaToScalarType(slots_[0].impl()->dtype());
     checkFirstRefused(op_, dtype);
   }
   countExecuted(op_, dtype);
@@ -101,7 +102,7 @@ void Frame::finish() {
   finished_ = true;
   kernelDevice = outer_device_;
   if (writes_) {
-    for (const auto& slot : slots_) {
+    for (auto& slot : slots_) {
       if (slot.access == Access::kWrite) {
         carryOver(slot);
       }
@@ -109,12 +110,17 @@ void Frame::finish() {
   }
 }
 
-void Frame::carryOver(const Slot& slot) {
+void Frame::carryOver(Slot& slot) {
   auto* impl = slot.original->unsafeGetTensorImpl();
-  auto* alias = slot.alias;
-  adoptTwinResize(
-      impl->unsafe_storage().unsafeGetStorageImpl(),
-      alias->unsafe_storage().unsafeGetStorageImpl());
+  auto* alias = slot.impl();
+  if (C10_UNLIKELY(adoptTwinResize(
+          impl->unsafe_storage().unsafeGetStorageImpl(),
+          alias->unsafe_storage().unsafeGetStorageImpl()))) {
+    slot.alias.home = nullptr; // that block is gone
+  }
+  if (impl->key_set().has(c10::DispatchKey::NestedTensor)) {
+    return; // its sizes are tensors, which both share
+  }
   if (C10_UNLIKELY(
           impl->storage_offset() != alias->storage_offset() ||
           impl->sizes() != alias->sizes() || impl->strides() != alias->strides())) {
@@ -130,10 +136,10 @@ at::Tensor Frame::wrap(at::Tensor result) {
   const auto* storage =
       impl->has_storage() ? impl->unsafe_storage().unsafeGetStorageImpl() : nullptr;
   for (const auto& slot : slots_) {
-    if (slot.alias == impl) {
+    if (slot.impl() == impl) {
       return *slot.original;
     }
-    if (storage != nullptr && slot.alias->unsafe_storage().unsafeGetStorageImpl() == storage) {
+    if (storage != nullptr && slot.impl()->unsafe_storage().unsafeGetStorageImpl() == storage) {
       retagView(impl, slot.original->storage());
       return result;
     }
@@ -145,7 +151,7 @@ at::Tensor Frame::wrap(at::Tensor result) {
 
 const at::Tensor& Frame::original(const at::Tensor& result) const {
   for (const auto& slot : slots_) {
-    if (slot.alias == result.unsafeGetTensorImpl()) {
+    if (slot.impl() == result.unsafeGetTensorImpl()) {
       return *slot.original;
     }
   }

@@ -16,7 +16,7 @@ inline constexpr c10::DispatchKeySet kCpuKernel{c10::DispatchKey::CPU};
 
 // What must not see the aliases: they are below autograd and autocast, as the neuron tensors
 // they stand for are by now.
-inline const c10::DispatchKeySet kBelowAutograd =
+inline constexpr c10::DispatchKeySet kBelowAutograd =
     c10::autograd_dispatch_keyset_with_ADInplaceOrView |
     c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
 
@@ -32,7 +32,13 @@ class Frame {
   Frame& operator=(const Frame&) = delete;
 
   // The CPU tensor to hand to the kernel for `tensor`, which must stay where it is meanwhile.
-  at::Tensor alias(const at::Tensor& tensor, Access access);
+  // The frame owns it; an operand that needs no alias is its own.
+  c10::TensorImpl* alias(const at::Tensor& tensor, Access access);
+  // The same with a reference of its own, for containers.
+  at::Tensor sharedAlias(const at::Tensor& tensor, Access access) {
+    return at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(
+        alias(tensor, access)));
+  }
   // A factory's device argument: decides the device where no tensor does.
   void place(c10::Device device);
   // All arguments are known: checks them and directs the kernel's allocations to the device.
@@ -49,13 +55,15 @@ class Frame {
  private:
   struct Slot {
     const at::Tensor* original;
-    c10::TensorImpl* alias;
+    Alias alias;
     Access access;
+
+    c10::TensorImpl* impl() const { return alias.impl.get(); }
   };
 
   void noteForeign(const at::Tensor& tensor, Access access);
   [[noreturn]] void failMixed() const;
-  void carryOver(const Slot& slot);
+  void carryOver(Slot& slot);
 
   OpRecord& op_;
   c10::impl::ExcludeDispatchKeyGuard below_autograd_;
@@ -66,6 +74,27 @@ class Frame {
   MixedDevices mixed_;
   bool writes_ = false;
   bool finished_ = false;
+};
+
+// A tensor that shares ownership with nobody: the frame keeps it alive.
+class BorrowedTensor {
+ public:
+  BorrowedTensor() = default;
+  BorrowedTensor(Frame& frame, const at::Tensor& tensor, Access access) {
+    if (tensor.defined()) {
+      tensor_ = at::Tensor(
+          c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(
+              frame.alias(tensor, access)));
+    }
+  }
+  BorrowedTensor(BorrowedTensor&& other) noexcept : tensor_(std::move(other.tensor_)) {}
+  BorrowedTensor& operator=(BorrowedTensor&&) = delete;
+  ~BorrowedTensor() { tensor_.unsafeReleaseTensorImpl(); }
+
+  at::Tensor& get() { return tensor_; }
+
+ private:
+  at::Tensor tensor_;
 };
 
 } // namespace torchneuron

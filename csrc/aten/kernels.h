@@ -54,6 +54,7 @@ at::Tensor copyFrom(const at::Tensor& self, const at::Tensor& destination, bool 
 at::Tensor copyFromAndResize(const at::Tensor& self, const at::Tensor& destination);
 at::Scalar localScalar(const at::Tensor& self);
 void recordStream(at::Tensor& self, c10::Stream stream);
+bool hasCompatibleImpl(const at::Tensor& self, const at::Tensor& from);
 
 // computed.cpp, recurrent.cpp: ops whose CPU form has another name or none
 void registerComputedKernels(torch::Library& library);

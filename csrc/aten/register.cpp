@@ -4,6 +4,9 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/transformers/attention.h>
+#include <ATen/ops/_nested_tensor_size_native.h>
+#include <ATen/ops/_nested_tensor_storage_offsets_native.h>
+#include <ATen/ops/_nested_tensor_strides_native.h>
 #include <torch/library.h>
 
 #include <string_view>
@@ -22,22 +25,24 @@ bool isWholeComposite(std::string_view name) {
   return false;
 }
 
-// Everything of aten that has a CPU kernel and no neuron one yet.
-void registerRemaining(torch::Library& library) {
+// Everything of aten that has a kernel for `cpu_key` and none for `neuron_key` yet.
+void registerRemaining(
+    torch::Library& library,
+    c10::DispatchKey cpu_key,
+    c10::DispatchKey neuron_key) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     if (name.name.rfind("aten::", 0) != 0) {
       continue;
     }
     const auto op = dispatcher.findOp(name);
-    if (!op.has_value() || !op->hasSchema() ||
-        op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) {
+    if (!op.has_value() || !op->hasSchema() || op->hasKernelForDispatchKey(neuron_key)) {
       continue;
     }
-    if (op->hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
-        (isWholeComposite(name.name) &&
+    if (op->hasKernelForDispatchKey(cpu_key) ||
+        (isWholeComposite(name.name) && cpu_key == c10::DispatchKey::CPU &&
          op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd))) {
-      library.impl(toString(name).c_str(), boxedAliasKernel(*op));
+      library.impl(toString(name).c_str(), boxedAliasKernel(*op, cpu_key));
     }
   }
 }
@@ -65,6 +70,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from_and_resize", TORCH_FN(copyFromAndResize));
   m.impl("_local_scalar_dense", TORCH_FN(localScalar));
   m.impl("record_stream", TORCH_FN(recordStream));
+  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(hasCompatibleImpl));
 
   registerComputedKernels(m);
   registerRecurrentKernels(m);
@@ -72,19 +78,28 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   registerHotReductions(m);
   registerHotLayers(m);
   registerHotLists(m);
-  registerRemaining(m);
+  registerRemaining(m, c10::DispatchKey::CPU, c10::DispatchKey::PrivateUse1);
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(boxedFallback()); }
-TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) { m.fallback(boxedFallback()); }
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) { m.fallback(boxedQuantizedFallback()); }
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuseLayout>());
 }
 TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuseLayout>());
 }
-TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuseLayout>());
+TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) { m.fallback(boxedNestedFallback()); }
+TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
+  // Their results are the tensor's own bookkeeping, which lives on the CPU on every device.
+  m.impl("_nested_tensor_size", TORCH_FN(at::native::_nested_tensor_size));
+  m.impl("_nested_tensor_strides", TORCH_FN(at::native::_nested_tensor_strides));
+  m.impl("_nested_tensor_storage_offsets", TORCH_FN(at::native::_nested_tensor_storage_offsets));
+  registerRemaining(
+      m, c10::DispatchKey::NestedTensorCPU, c10::DispatchKey::NestedTensorPrivateUse1);
+}
+TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {
+  registerRemaining(m, c10::DispatchKey::QuantizedCPU, c10::DispatchKey::QuantizedPrivateUse1);
 }
 
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) { registerAutocast(m); }

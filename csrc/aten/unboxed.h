@@ -55,24 +55,28 @@ struct Argument {
 template <>
 struct Argument<const at::Tensor&> {
   Argument(Frame& frame, const at::Tensor& tensor, Access access)
-      : alias_(tensor.defined() ? frame.alias(tensor, access) : tensor) {}
-  const at::Tensor& get(Frame& /*frame*/) { return alias_; }
-  at::Tensor alias_;
+      : alias_(frame, tensor, access) {}
+  const at::Tensor& get(Frame& /*frame*/) { return alias_.get(); }
+  BorrowedTensor alias_;
 };
 
 template <>
 struct Argument<at::Tensor&> {
-  Argument(Frame& frame, at::Tensor& tensor, Access access)
-      : alias_(tensor.defined() ? frame.alias(tensor, access) : tensor) {}
-  at::Tensor& get(Frame& /*frame*/) { return alias_; }
-  at::Tensor alias_;
+  Argument(Frame& frame, at::Tensor& tensor, Access access) : alias_(frame, tensor, access) {}
+  at::Tensor& get(Frame& /*frame*/) { return alias_.get(); }
+  BorrowedTensor alias_;
 };
+
+// The aliases of containers own a reference: containers of borrowed tensors do not exist.
+inline at::Tensor shared(Frame& frame, const at::Tensor& tensor, Access access) {
+  return tensor.defined() ? frame.sharedAlias(tensor, access) : tensor;
+}
 
 template <>
 struct Argument<const std::optional<at::Tensor>&> {
   Argument(Frame& frame, const std::optional<at::Tensor>& tensor, Access access) {
     if (tensor.has_value() && tensor->defined()) {
-      alias_ = frame.alias(*tensor, access);
+      alias_ = shared(frame, *tensor, access);
     }
   }
   const std::optional<at::Tensor>& get(Frame& /*frame*/) { return alias_; }
@@ -84,7 +88,7 @@ struct Argument<at::TensorList> {
   Argument(Frame& frame, at::TensorList tensors, Access access) {
     aliases_.reserve(tensors.size());
     for (const auto& tensor : tensors) {
-      aliases_.push_back(tensor.defined() ? frame.alias(tensor, access) : tensor);
+      aliases_.push_back(shared(frame, tensor, access));
     }
   }
   at::TensorList get(Frame& /*frame*/) { return aliases_; }
@@ -96,7 +100,7 @@ struct Argument<const at::ITensorListRef&> {
   Argument(Frame& frame, const at::ITensorListRef& tensors, Access access) {
     aliases_.reserve(tensors.size());
     for (const at::Tensor& tensor : tensors) {
-      aliases_.push_back(tensor.defined() ? frame.alias(tensor, access) : tensor);
+      aliases_.push_back(shared(frame, tensor, access));
     }
   }
   at::ITensorListRef get(Frame& /*frame*/) { return at::TensorList(aliases_); }
@@ -111,8 +115,8 @@ struct Argument<const c10::List<std::optional<at::Tensor>>&> {
     for (size_t i = 0; i < tensors.size(); ++i) {
       std::optional<at::Tensor> tensor = tensors.get(i);
       if (tensor.has_value() && tensor->defined()) {
-        originals_.push_back(*tensor);
-        aliases_.push_back(frame.alias(originals_.back(), access));
+        originals_.push_back(*std::move(tensor));
+        aliases_.push_back(shared(frame, originals_.back(), access));
       } else {
         aliases_.push_back(std::move(tensor));
       }

@@ -7,6 +7,7 @@ namespace torchneuron {
 namespace {
 
 std::atomic<TwinRelease> g_twin_release{nullptr};
+std::atomic<TwinDrop> g_twin_drop{nullptr};
 
 c10::Device neuronDevice(c10::DeviceIndex index) {
   return c10::Device(c10::DeviceType::PrivateUse1, index);
@@ -20,8 +21,15 @@ void report(Pool& pool, void* data, c10::DeviceIndex device, int64_t bytes) {
 
 }  // namespace
 
-void setTwinRelease(TwinRelease release) {
+void setTwinHooks(TwinRelease release, TwinDrop drop) {
   g_twin_release = release;
+  g_twin_drop = drop;
+}
+
+void dropTwin(Block* block) {
+  if (block->twin.load(std::memory_order_acquire) != nullptr) {
+    g_twin_drop.load(std::memory_order_relaxed)(block);
+  }
 }
 
 void deleteDeviceMemory(void* data) {

@@ -6,11 +6,14 @@
 
 namespace torchneuron {
 
-// Called when a block that has a twin is freed. Takes the twin out of the block, which is null
-// afterwards. True means that the twin lives on, owns the memory now and frees it later (through
-// deleteDeviceMemory); false that the pool takes the memory back at once.
+// Called when a block that has a twin is freed. True means that the twin lives on, owns the memory
+// now and frees it later (through deleteDeviceMemory); false that the pool takes the memory back at
+// once. A small block may keep its twin for its next use: small blocks never move or change size.
 using TwinRelease = bool (*)(Block* block);
-void setTwinRelease(TwinRelease release);
+// Called when a block that kept its twin goes away.
+using TwinDrop = void (*)(Block* block);
+void setTwinHooks(TwinRelease release, TwinDrop drop);
+void dropTwin(Block* block);
 
 // The only deleter of device memory, adopted memory included; its argument is the data pointer.
 // `ptr.get_deleter() == &deleteDeviceMemory` recognises device memory.

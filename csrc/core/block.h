@@ -10,6 +10,7 @@
 
 namespace c10 {
 struct StorageImpl;
+struct TensorImpl;
 }
 
 namespace torchneuron {
@@ -29,8 +30,8 @@ struct SmallSegment;
 
 // The record of one piece of device memory; it lies kHeaderBytes before the data.
 struct alignas(kHeaderBytes) Block {
-  // The CPU StorageImpl over this memory, made by the alias kernels. Null at allocation; the hook
-  // of setTwinRelease takes it out again.
+  // The CPU StorageImpl over this memory (aten/twin.cpp makes and drops it). A small block keeps
+  // its twin while it is free.
   std::atomic<c10::StorageImpl*> twin;
   size_t size_bytes;       // rounded, as the statistics count it
   size_t requested_bytes;  // as the caller asked for it
@@ -43,7 +44,12 @@ struct alignas(kHeaderBytes) Block {
     Block* previous;        // large: physical neighbour, null at a segment's start
     SmallSegment* segment;  // small: the segment it was carved from
   };
-  Block* next;  // large: physical neighbour, null at a segment's end
+  union {
+    Block* next;  // large: physical neighbour, null at a segment's end
+    // Small: a CPU tensor over this memory that no kernel is using, kept like the twin.
+    // Read and written through std::atomic_ref.
+    c10::TensorImpl* alias;
+  };
   c10::DeviceIndex device;
   BlockState state;
   Residency residency;  // kHost at allocation

@@ -1,4 +1,5 @@
 // The small half of a pool: blocks of fixed sizes, carved from shared segments.
+#include "core/allocator.h"
 #include "core/pool.h"
 #include "core/pool_parts.h"
 
@@ -89,6 +90,7 @@ void Pool::emptySmall() {
     while (Block* block = *link) {
       if (block->segment->num_live == 0) {
         *link = block->next_free;
+        dropTwin(block);
       } else {
         link = &block->next_free;
       }

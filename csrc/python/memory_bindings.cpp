@@ -8,7 +8,6 @@
 #include "core/statistics.h"
 
 #include <torch/csrc/Exceptions.h>
-#include <torch/csrc/autograd/python_variable.h>
 
 namespace py = pybind11;
 

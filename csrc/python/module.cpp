@@ -27,7 +27,7 @@ void install() {
   c10::SetAllocator(c10::kPrivateUse1, neuronAllocator());
   installCpuAllocator();
   installPinnedAllocator();
-  installTwinRelease();
+  installTwinHooks();
   registerHooks();
 }
 

@@ -16,7 +16,8 @@ from demo_parts.progress import Progress
 
 CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
 TEXT_LIMIT = 4_000_000
-WIDTH, LAYERS, HEADS, CONTEXT, BATCH = 128, 4, 4, 64, 32
+STRETCH = 4096
+WIDTH, LAYERS, HEADS, CONTEXT, BATCH = 96, 3, 4, 64, 32
 LEARNING_RATE, WARM_UP = 3e-3, 40
 NUM_JUDGED = 16
 PROMPT = "\ndef "
@@ -38,23 +39,22 @@ QUICK = Scale(steps=40, goal=3.5, sample=40)
 def run(setting: Setting) -> Outcome:
     """Train on nine tenths of the text, judge the loss on the rest, write a sample."""
     scale = QUICK if setting.quick else FULL
-    text = encode(read_sources())
-    cut = len(text) * 9 // 10
+    train, test = split(encode(read_sources()))
     pace.reset_peak(setting.device)
     start = time.monotonic()
-    trainer = Trainer(text[:cut], setting.device, setting.seed, scale.steps)
-    before = trainer.judge(text[cut:])
+    trainer = Trainer(train, setting.device, setting.seed, scale.steps)
+    before = trainer.judge(test)
     with Progress("chargpt", scale.steps) as progress:
         for done in range(1, scale.steps + 1):
             loss = trainer.step()
             if progress.is_due(done):
                 progress.update(done, f"loss {loss.item():.3f}")
-    after = trainer.judge(text[cut:])
+    after = trainer.judge(test)
     seconds = time.monotonic() - start
     peak = pace.peak_bytes(setting.device)
     sample = trainer.write(PROMPT, scale.sample, setting.seed)
     speed = pace.compare(
-        lambda device: Trainer(text[:cut], device, setting.seed, scale.steps).step,
+        lambda device: Trainer(train, device, setting.seed, scale.steps).step,
         setting.device,
         rounds=1 if setting.quick else 4,
     )
@@ -100,12 +100,39 @@ def encode(text: str) -> Tensor:
     return codes[codes >= 0]
 
 
+def split(text: Tensor) -> tuple[Tensor, Tensor]:
+    """Return (train, test): every tenth stretch of `STRETCH` characters is for the test."""
+    stretches = text[: len(text) // (10 * STRETCH) * 10 * STRETCH].view(-1, 10, STRETCH)
+    return stretches[:, :9].flatten(), stretches[:, 9].flatten()
+
+
+class Rotary(nn.Module):
+    """Turn pairs of features by angles that grow with the position (arXiv:2104.09864)."""
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        frequencies = 10000.0 ** (-torch.arange(0, width, 2) / width)
+        angles = torch.arange(CONTEXT)[:, None] * frequencies
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map float32 [batch, heads, time, width] to the same shape."""
+        cos, sin = self.cos[: x.shape[2]], self.sin[: x.shape[2]]
+        left, right = x.chunk(2, dim=-1)
+        return torch.cat((left * cos - right * sin, left * sin + right * cos), dim=-1)
+
+
 class Block(nn.Module):
     """One transformer layer: causal attention, then a two-layer network, each after a norm."""
 
     def __init__(self) -> None:
         super().__init__()
         self.norm_1, self.norm_2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.turn = Rotary(WIDTH // HEADS)
         self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
         self.out = nn.Linear(WIDTH, WIDTH)
         self.mlp = nn.Sequential(
@@ -117,7 +144,9 @@ class Block(nn.Module):
         batch, length, _ = x.shape
         heads = self.qkv(self.norm_1(x)).view(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
         q, k, v = heads.unbind(0)
-        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed = functional.scaled_dot_product_attention(
+            self.turn(q), self.turn(k), v, is_causal=True
+        )
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, WIDTH))
         result: Tensor = x + self.mlp(self.norm_2(x))
         return result
@@ -129,7 +158,6 @@ class CharGPT(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embed = nn.Embedding(len(CHARACTERS), WIDTH)
-        self.position = nn.Parameter(torch.zeros(CONTEXT, WIDTH))
         self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
         self.norm = nn.LayerNorm(WIDTH)
         for parameter in self.parameters():
@@ -138,8 +166,7 @@ class CharGPT(nn.Module):
 
     def forward(self, codes: Tensor) -> Tensor:
         """Return scores float32 [batch, time, vocabulary] of codes int64 [batch, time]."""
-        x = self.blocks(self.embed(codes) + self.position[: codes.shape[1]])
-        return functional.linear(self.norm(x), self.embed.weight)
+        return functional.linear(self.norm(self.blocks(self.embed(codes))), self.embed.weight)
 
 
 class Trainer:

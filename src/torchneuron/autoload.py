@@ -295,7 +295,8 @@ def _start_autograd_engine() -> None:
     import torch
 
     with torch.inference_mode(False), torch.enable_grad():
-        torch.zeros(1, device="cpu", requires_grad=True).backward(torch.ones(1, device="cpu"))
+        # A scalar without a given gradient: checking the shape of one would import sympy.
+        torch.zeros((), device="cpu", requires_grad=True).backward()
 
 
 def _record(decided: Status) -> None:

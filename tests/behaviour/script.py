@@ -16,7 +16,7 @@ def run_script(
     *,
     env: Mapping[str, str | None] | None = None,
     flags: tuple[str, ...] = (),
-    timeout_s: float = 90.0,
+    timeout_s: float = 240.0,
     returncode: int | None = 0,
 ) -> subprocess.CompletedProcess[str]:
     """Run source as a file in folder and check the process's return code.

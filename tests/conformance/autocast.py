@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from conformance.compare import difference
-from conformance.judge import SEED, Verdict, quiet
+from conformance.judge import Verdict, quiet, seed
 from conformance.placement import CPU, Placement, map_leaves
 from conformance.tally import Results
 from conformance.upstream import AutocastTestLists
@@ -58,7 +58,7 @@ def check(list_name: str, device: torch.device) -> Results:
     results = Results()
     namespace, run_in = LISTS[list_name]
     for dtype in AUTOCAST_DTYPES:
-        torch.manual_seed(SEED)
+        seed(CPU)
         for index, row in enumerate(_rows(list_name, run_in)):
             for function in _variants(namespace, row):
                 with quiet():

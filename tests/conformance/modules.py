@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from conformance.depth import MAX_SAMPLES, Depth
-from conformance.judge import SEED, Scenario, judge, quiet
-from conformance.placement import Placement, tensors
+from conformance.judge import Scenario, judge, quiet, seed
+from conformance.placement import CPU, Placement, tensors
 from conformance.scenarios import cotangents
 from conformance.tally import Results
 from conformance.upstream import ModuleInfo, ModuleInput
@@ -24,7 +24,7 @@ def check(info: ModuleInfo, device: torch.device, depth: Depth) -> Results:
         for training in modes:
             mode = "training" if training else "evaluation"
             with quiet():
-                torch.manual_seed(SEED)
+                seed(CPU)
                 made = info.module_inputs_func(
                     info, device="cpu", dtype=dtype, requires_grad=True, training=training
                 )
@@ -53,11 +53,11 @@ class _Program:
         constructor, forward = given.constructor_input, given.forward_input
         # Built on CPU and moved, as users do; tensors it is given are moved with it.
         args, kwargs = copy.deepcopy((constructor.args, constructor.kwargs))
-        torch.manual_seed(SEED)
+        seed(device)
         self.module = info.module_cls(*args, **kwargs).to(device).to(dtype).train(training)
         self.args = self.place(tuple(forward.args))
         self.kwargs = self.place(dict(forward.kwargs))
-        torch.manual_seed(SEED)
+        seed(device)
 
     def run(self) -> Any:
         return self.module(*self.args, **self.kwargs)

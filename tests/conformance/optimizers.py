@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from conformance.depth import Depth
-from conformance.judge import SEED, Scenario, judge, quiet
+from conformance.judge import Scenario, judge, quiet, seed
 from conformance.placement import CPU, Placement
 from conformance.tally import Results
 from conformance.upstream import OptimizerInfo
@@ -88,7 +88,7 @@ def _training(
         # What a default means depends on the device; CPU runs what the device would choose.
         explicit = chosen if device == CPU else _IMPLEMENTATIONS[implementation]
         place = Placement(device)
-        torch.manual_seed(SEED)
+        seed(device)
         parameters = [torch.nn.Parameter(place(_draw(shape, dtype))) for shape in _SHAPES]
         options = {**place(kwargs), **explicit}
         optimizer = info.optim_cls(parameters, **options)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.testing import make_tensor
 
-from conformance.judge import SEED, Scenario, results_with_relations
+from conformance.judge import Scenario, results_with_relations, seed
 from conformance.placement import CPU, Placement, tensors
 from conformance.upstream import OpInfo, SampleInput
 
@@ -39,7 +39,7 @@ class _Call:
         self.kwargs = rest(dict(sample.kwargs))
         self.place = place
         self.inputs = (self.input, self.args, self.kwargs) if rest is place else self.input
-        torch.manual_seed(SEED)
+        seed(device)
 
     def run(self, function: Callable[..., Any], **extra: Any) -> Any:
         return function(self.input, *self.args, **{**self.kwargs, **extra})
@@ -105,14 +105,14 @@ def out(entry: OpInfo, sample: SampleInput, style: str) -> Scenario:
 
 def cotangents(outputs: list[torch.Tensor], place: Placement) -> list[torch.Tensor]:
     """Return the same random gradient for each output on every device."""
-    torch.manual_seed(SEED)
+    seed(CPU)
     made: list[torch.Tensor] = []
     for output in outputs:
         if output.layout != torch.strided or output.is_nested:
             made.append(torch.ones_like(output))
             continue
         cotangent = make_tensor(tuple(output.shape), dtype=output.dtype, device="cpu")
-        made.append(place(cotangent) if output.device == place.device else cotangent)
+        made.append(place(cotangent) if output.device.type == place.device.type else cotangent)
     return made
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "SampleInput",
     "dtypes_of",
     "entries",
+    "error_cases",
     "foreach_entries",
     "module_db",
     "optim_db",
@@ -63,14 +64,28 @@ def dtypes_of(entry: OpInfo) -> list[torch.dtype]:
 
 def takes_out(entry: OpInfo) -> bool:
     """Say whether the operator has an `out=` variant that Python can call."""
-    return entry.supports_out and not isinstance(entry, ForeachFuncInfo)
+    return entry.supports_out and not _is_foreach(entry)
 
 
 def samples(
     entry: OpInfo, dtype: torch.dtype, requires_grad: bool, limit: int
 ) -> Iterator[SampleInput]:
-    """Yield at most `limit` samples on CPU; the values are the same on every call."""
-    options: dict[str, Any] = {"requires_grad": requires_grad}
-    if isinstance(entry, ForeachFuncInfo):
-        options["noncontiguous"] = False
-    yield from islice(entry.sample_inputs("cpu", dtype, **options), limit)
+    """Yield at most `limit` samples on CPU.
+
+    `OpInfo.sample_inputs` wraps the same function with bookkeeping for upstream's own test
+    classes, which takes longer than most operators do.
+    """
+    options: dict[str, Any] = {"noncontiguous": False} if _is_foreach(entry) else {}
+    made = entry.sample_inputs_func(entry, "cpu", dtype, requires_grad, **options)
+    yield from islice(made, limit)
+
+
+def error_cases(entry: OpInfo) -> list[SampleInput]:
+    """Return the arguments on CPU with which the operator has to raise."""
+    if entry.error_inputs_func is None:
+        return []
+    return [case.sample_input for case in entry.error_inputs_func(entry, "cpu")]
+
+
+def _is_foreach(entry: OpInfo) -> bool:
+    return isinstance(entry, ForeachFuncInfo)

@@ -32,8 +32,7 @@ def test_manual_seed_seeds_the_current_device_only() -> None:
         torch.neuron.manual_seed(2)
         assert torch.neuron.initial_seed() == 2
     assert torch.neuron.initial_seed() == 1
-    torch.manual_seed(1)
-    expected = draw("cpu")
+    expected = torch.randn(5, generator=torch.Generator().manual_seed(1))
     assert torch.equal(draw("neuron:0"), expected)
     assert not torch.equal(draw("neuron:1"), expected)
 

@@ -151,7 +151,7 @@ def test_a13_unary_operators_read_every_layout() -> None:
         x = unary_input(op, torch.float32)
         options, _ = op.sample_kwargs("cpu", torch.float32, x)
         try:
-            assert_runs_the_same(lambda x, op=op, o=options, v=layout: op(v(x), **o), x)
+            assert_runs_the_same(lambda x, o, op=op, v=layout: op(v(x), **o), x, options)
         except AssertionError as error:
             wrong.append(f"{op.formatted_name} on {name}: {error}")
     assert not wrong, "\n".join(wrong)
@@ -266,7 +266,7 @@ def test_a23_unary_operators_return_full_tensors() -> None:
         x = unary_input(op, dtype)
         options, _ = op.sample_kwargs("cpu", dtype, x)
         try:
-            assert_runs_the_same(lambda x, op=op, o=options: op(x, **o), x)
+            assert_runs_the_same(lambda x, o, op=op: op(x, **o), x, options)
         except AssertionError as error:
             wrong.append(f"{op.formatted_name} of {dtype}: {error}")
     assert not wrong, "\n".join(wrong)

@@ -190,7 +190,7 @@ def test_e11_the_root_cause_of_a_failed_import_is_shown(script: Script) -> None:
         print(torch.arange(3).sum().item())
         try:
             import torchneuron
-            torchneuron.get_executed_ops()
+            torchneuron.memory_allocated()
         except Exception:
             traceback.print_exc()
         """,

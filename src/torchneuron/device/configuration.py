@@ -4,12 +4,17 @@ The extension calls `resolve` when it first needs to know how many devices there
 settings can change: the environment, or `emulate`.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
 
-from torchneuron import _C, chips, config
-from torchneuron.chips import EmulatedInstance
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from torchneuron import _C, config
 from torchneuron.config import Config
 from torchneuron.errors import LateConfigurationError, RuntimeUnavailableError
+
+if TYPE_CHECKING:  # `import torch` pays for what is imported here; first use pays for the rest
+    from torchneuron.chips import EmulatedInstance
 
 _RUNTIMES = ("auto", "host")
 
@@ -98,6 +103,8 @@ def describe() -> str:
 
 
 def _work_out(settings: Config, instance: str | None, lnc: int | None) -> EmulatedInstance:
+    from torchneuron import chips
+
     return chips.resolve(
         instance=settings.instance if instance is None else instance,
         lnc=settings.lnc if lnc is None else lnc,

@@ -102,6 +102,7 @@ def _run_backward(original: Callable[..., Any]) -> Callable[..., Any]:
         # In a program that has not used the device there is nothing to prepare for.
         if _C.is_configured():
             _C.enter_thread()
+            _prepare_autocast()
         return original(t_outputs, *args, **kwargs)
 
     return _engine_run_backward
@@ -116,13 +117,25 @@ class _AutocastThread(threading.local):
 _autocast_thread = _AutocastThread()
 
 
+def _prepare_autocast() -> None:
+    """Give this thread our default autocast dtype, once, and leave later choices alone.
+
+    Backward does it too: torch restores the dtype when backward ends, also one that was set by an
+    autocast inside (torch.utils.checkpoint enters one).
+    """
+    if not _autocast_thread.prepared:
+        _autocast_thread.prepared = True
+        if torch.get_autocast_dtype("neuron") is torch.float16:
+            torch.set_autocast_dtype("neuron", DEFAULT_AUTOCAST_DTYPE)
+
+
 def _autocast_init(original: Callable[..., Any]) -> Callable[..., Any]:
+    _prepare_autocast()
+
     @functools.wraps(original)
     def __init__(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        if not _autocast_thread.prepared and device_type == "neuron":
-            _autocast_thread.prepared = True
-            if torch.get_autocast_dtype("neuron") is torch.float16:
-                torch.set_autocast_dtype("neuron", DEFAULT_AUTOCAST_DTYPE)
+        if device_type == "neuron":
+            _prepare_autocast()
         original(self, device_type, *args, **kwargs)
 
     return __init__

@@ -35,8 +35,12 @@ def manual_seed_all(seed: int) -> None:
 
     Args:
         seed: The seed, -2**63 to 2**64 - 1; negative ones count from 2**64.
+
+    Raises:
+        RuntimeError: The seed is outside that range.
     """
-    _C.manual_seed_all(int(seed))
+    # The CPU generator says which seeds there are, and how negative ones count.
+    _C.manual_seed_all(torch.Generator().manual_seed(int(seed)).initial_seed())
 
 
 def seed() -> None:

@@ -6,20 +6,24 @@ the device is settled. The extension is told which operators and dtypes matter a
 program about which there is nothing to say pays nothing.
 """
 
+from __future__ import annotations
+
 import threading
 from collections import Counter
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
 from torchneuron import _C, ledger
-from torchneuron.chips import EmulatedInstance
 from torchneuron.config import Config
 from torchneuron.errors import StrictError
 from torchneuron.ledger import Refused
-from torchneuron.targets import Category, Refusal, Target, load_target
+
+if TYPE_CHECKING:  # `import torch` pays for what is imported here; first use pays for the rest
+    from torchneuron.chips import EmulatedInstance
+    from torchneuron.targets import Category, Refusal, Target
 
 Mode = Literal["off", "warn", "error"]
 
@@ -50,6 +54,8 @@ def settle(settings: Config, instance: EmulatedInstance) -> None:
     Raises:
         ArgumentError: TORCHNEURON_TARGET names no target.
     """
+    from torchneuron.targets import load_target
+
     global _mode, _target, _chip
     with _lock:
         _target = load_target(settings.target)

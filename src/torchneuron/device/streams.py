@@ -49,20 +49,6 @@ class Stream(torch.Stream):
             )
         return super().__new__(cls, torch.device("neuron", _index_of(device)), priority=priority)
 
-    def record_event(self, event: torch.Event | None = None) -> torch.Event:
-        """Record an event, a new one if none is given, and return it."""
-        event = Event() if event is None else event
-        event.record(self)
-        return event
-
-    def wait_event(self, event: torch.Event) -> None:
-        """Let work given to this stream from now on wait for the event."""
-        event.wait(self)
-
-    def wait_stream(self, other: torch.Stream) -> None:
-        """Let work given to this stream from now on wait for all work of another stream."""
-        self.wait_event(other.record_event())
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as a plain `torch.Stream`, so that no file names this package."""
         return (functools.partial(torch.Stream, **_ids(self)), ())
@@ -80,8 +66,29 @@ class Stream(torch.Stream):
         return f"torch.neuron.Stream(device={self.device}, stream_id={self.stream_id})"
 
 
-class Event(torch.Event):
-    """Point in the work of a stream, which can be waited for and timed.
+class _EventType(type):
+    """Make events with the parameters of `torch.cuda.Event` that are plain `torch.Event`s.
+
+    torch compares the exact type when it measures the time between two events
+    (torch/csrc/Event.cpp), so an event cannot be an object of a subclass.
+    """
+
+    def __call__(
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> torch.Event:
+        if interprocess:
+            raise ArgumentError(
+                "`interprocess=True` is not available: a neuron event belongs to its process",
+                hint="synchronise processes with `torch.distributed`",
+            )
+        return torch.Event(torch.device("neuron"), enable_timing=enable_timing, blocking=blocking)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == "neuron"
+
+
+class Event(metaclass=_EventType):
+    """Point in the work of a stream, which can be waited for and timed; a `torch.Event`.
 
     Args:
         enable_timing: Whether `elapsed_time` may be asked.
@@ -93,35 +100,6 @@ class Event(torch.Event):
 
     Source: torch/cuda/streams.py. Stability: S.
     """
-
-    def __new__(
-        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
-    ) -> "Event":
-        """Create an event that is not recorded yet."""
-        if interprocess:
-            raise ArgumentError(
-                "`interprocess=True` is not available: a neuron event belongs to its process",
-                hint="synchronise processes with `torch.distributed`",
-            )
-        return super().__new__(
-            cls, torch.device("neuron"), enable_timing=enable_timing, blocking=blocking
-        )
-
-    def record(self, stream: torch.Stream | None = None) -> None:
-        """Record the event on a stream, the current one if left out."""
-        super().record(current_stream() if stream is None else stream)
-
-    def wait(self, stream: torch.Stream | None = None) -> None:
-        """Let work given to a stream from now on wait for the event."""
-        super().wait(current_stream() if stream is None else stream)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Refuse to be pickled: an event belongs to its process."""
-        raise TypeError("cannot pickle a neuron event: it belongs to its process")
-
-    def __repr__(self) -> str:
-        """Return the kind and the id, which is 0 until the event is recorded."""
-        return f"torch.neuron.Event(event_id={self.event_id})"
 
 
 class StreamContext:

@@ -16,14 +16,22 @@ namespace torchneuron {
 namespace {
 
 bool hand_over = true;
+int dropped = 0;
 
 bool releaseTwin(Block* block) {
-  block->twin.store(nullptr);
+  if (hand_over) {
+    block->twin.store(nullptr);
+  }
   return hand_over;
 }
 
+void dropTwinOf(Block* block) {
+  block->twin.store(nullptr);
+  ++dropped;
+}
+
 void testTwin() {
-  setTwinRelease(&releaseTwin);
+  setTwinHooks(&releaseTwin, &dropTwinOf);
   auto* twin = reinterpret_cast<c10::StorageImpl*>(uintptr_t{64});
   auto data = neuronAllocator()->allocateOn(5 * kMiB, 0);
   void* start = data.get();
@@ -37,6 +45,11 @@ void testTwin() {
   blockOf(data.get())->twin = twin;
   data.clear();
   CHECK(stat("allocation.all.current", 0) == 0);
+  data = neuronAllocator()->allocateOn(64, 0);
+  CHECK(blockOf(data.get())->twin == twin);  // kept for the next use
+  data.clear();
+  emptyAllCaches();
+  CHECK(dropped == 1);
 }
 
 void testCpuAllocator() {
