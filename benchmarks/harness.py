@@ -31,9 +31,9 @@ cpu, device, device, cpu; each neighbouring couple gives one ratio device/cpu, s
 machine which slows down or speeds up does so for both. A couple during which the operating
 system took the core away for another process is left out; up to {MAX_EXTRA} times the rounds are
 made to have enough of the others, and where even that does not give half of them, all count. The
-ratio in a table is the median; below 1 the device was faster. At least {WARM_UP_BLOCKS * WARM_UP_CALLS} calls
-of each side come first, the garbage collector is off inside a block. Times are medians and only
-indicative: the machine is not reserved for this."""
+ratio in a table is the median; below 1 the device was faster. Both sides are called a few times
+before, the garbage collector is off inside a block. Times are medians and only indicative: the
+machine is not reserved for this."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ at::Tensor Frame::wrap(at::Tensor result) {
       return *slot.original;
     }
     if (storage != nullptr && slot.impl()->unsafe_storage().unsafeGetStorageImpl() == storage) {
-      retagView(impl, slot.original->storage());
+      retagView(impl, *slot.original);
       return result;
     }
   }

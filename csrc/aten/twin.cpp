@@ -249,9 +249,19 @@ void retag(c10::TensorImpl* impl, c10::DeviceIndex device) {
   setDevice(impl, device);
 }
 
-void retagView(c10::TensorImpl* impl, const c10::Storage& storage) {
-  impl->set_storage_keep_dtype(storage);
-  setDevice(impl, storage.device().index());
+void retagView(c10::TensorImpl* impl, const at::TensorBase& original) {
+  impl->set_storage_keep_dtype(original.storage());
+  setDevice(impl, original.device().index());
+  if (original.is_inference()) {
+    return;
+  }
+  // The alias that the view was made from was below autograd; the view is not.
+  const auto autograd = impl->key_set().has(DispatchKey::NestedTensor)
+      ? DispatchKeySet(DispatchKey::AutogradNestedTensor)
+      : DispatchKeySet(DispatchKey::AutogradPrivateUse1);
+  impl->*Impl::keySet =
+      impl->key_set() | autograd | DispatchKeySet(DispatchKey::ADInplaceOrView);
+  impl->set_version_counter(original.unsafeGetTensorImpl()->version_counter());
 }
 
 namespace {

@@ -43,7 +43,7 @@ void installTwinHooks();
 // Turns a result that a CPU kernel made in neuron memory into a neuron tensor, in place. The
 // memory is copied first where the kernel took it from elsewhere.
 void retag(c10::TensorImpl* impl, c10::DeviceIndex device);
-// The same for a result that views `storage`'s memory through a twin.
-void retagView(c10::TensorImpl* impl, const c10::Storage& storage);
+// The same for a result that views the memory of `original` through a twin.
+void retagView(c10::TensorImpl* impl, const at::TensorBase& original);
 
 } // namespace torchneuron

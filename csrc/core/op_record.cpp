@@ -1,41 +1,40 @@
 #include "core/op_record.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 
 namespace torchneuron {
 namespace {
 
 static_assert(static_cast<int>(c10::ScalarType::NumOptions) <= 64, "dtype masks are 64 bits");
 
-// Ops that take some operand from the CPU on every accelerator of PyTorch. The families
-// `_foreach_*`, `_fused_*` and `_amp_*` take step counts and scales from the CPU.
-const std::unordered_set<std::string_view> kMixesDevices = {
-    "aten::index",
-    "aten::index_put",
-    "aten::index_put_",
-    "aten::_index_put_impl_",
-    "aten::_unsafe_index",
-    "aten::_unsafe_index_put",
-    "aten::_ctc_loss",
-    "aten::_ctc_loss_backward",
-    "aten::_pack_padded_sequence",
-    "aten::_pack_padded_sequence_backward",
-    "aten::copy_",
-    "aten::_copy_from",
-    "aten::_copy_from_and_resize",
-};
-
+// Ops that take some operand from the CPU on every accelerator of PyTorch: indices, scales, step
+// counts, the bookkeeping of nested tensors. Not a namespace variable: kernels are registered
+// while libraries load, in no order.
 bool mixesDevices(std::string_view base) {
-  for (const char* family : {"aten::_foreach_", "aten::_fused_", "aten::_amp_"}) {
-    if (base.rfind(family, 0) == 0) {
-      return true;
-    }
-  }
-  return kMixesDevices.count(base) != 0;
+  static constexpr std::string_view kFamilies[] = {
+      "aten::_foreach_", "aten::_fused_", "aten::_amp_", "aten::_nested_"};
+  static constexpr std::string_view kOps[] = {
+      "aten::index",
+      "aten::index_put",
+      "aten::index_put_",
+      "aten::_index_put_impl_",
+      "aten::_unsafe_index",
+      "aten::_unsafe_index_put",
+      "aten::_ctc_loss",
+      "aten::_ctc_loss_backward",
+      "aten::_pack_padded_sequence",
+      "aten::_pack_padded_sequence_backward",
+      "aten::copy_",
+      "aten::_copy_from",
+      "aten::_copy_from_and_resize",
+  };
+  const auto starts = [base](std::string_view family) { return base.starts_with(family); };
+  return std::any_of(std::begin(kFamilies), std::end(kFamilies), starts) ||
+      std::find(std::begin(kOps), std::end(kOps), base) != std::end(kOps);
 }
 
 std::string_view baseName(std::string_view full_name) {
