@@ -248,6 +248,13 @@ metadata.entry_points = entry_points
     )
 
 
+def test_a_name_that_needs_the_device_says_who_has_the_slot(script: Script, tmp_path: Path) -> None:
+    source = beside("last", tmp_path) + "import torchneuron; torchneuron.Stream"
+    process = script(source, env=path_of(tmp_path), returncode=1)
+    assert "InstallError" in process.stderr and "`other` (other_backend)" in process.stderr
+    assert process.stderr.count("RuntimeWarning") == 1
+
+
 def test_a_real_torch_neuronx_is_given_way(script: Script, tmp_path: Path) -> None:
     folder = tmp_path / "installed" / "torch_neuronx"
     folder.mkdir(parents=True)

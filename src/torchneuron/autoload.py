@@ -44,12 +44,14 @@ class Status:
         reason: One sentence, "" for `registered`.
         cause: The exception behind `failed`.
         alias: Why `import torch_neuronx` does not find torchneuron, "" where it does.
+        hint: What to do about it, "" where nothing needs doing.
     """
 
     state: State = "not started"
     reason: str = "torch is not imported, or TORCH_DEVICE_BACKEND_AUTOLOAD=0 is set"
     cause: BaseException | None = None
     alias: str = "the device is not registered"
+    hint: str = "`torchneuron doctor` says what was looked at"
 
 
 _status = Status()
@@ -66,10 +68,14 @@ def autoload() -> None:
     Never raises. Stability: S.
     """
     with _lock:
-        if _status.state == "not started":
-            _attempt(asked=False)
-            if _status.cause is not None:
-                _warn(f"the device `neuron` is not available: {_status.reason}", _remedy())
+        if _status.state != "not started":
+            return
+        _attempt(asked=False)
+        decided = status()
+        if decided.state == "failed":
+            _warn(f"the device `neuron` is not available: {decided.reason}", decided.hint)
+        elif decided.state == "aside":
+            _warn(f"TorchNeuron stands aside: {decided.reason}", decided.hint)
 
 
 def activate() -> None:
@@ -82,21 +88,21 @@ def activate() -> None:
 
     Stability: E.
     """
+    if _status.state == "registered":
+        return
+    try:
+        import torch  # before the lock is taken: whoever imports torch now will want it
+    except ImportError as error:
+        raise InstallError(
+            f"the device `neuron` needs PyTorch: {error}", hint="pip install torch==2.13.0"
+        ) from error
     with _lock:
-        if _status.state == "registered":
-            return
-        try:
-            import torch
-        except ImportError as error:
-            raise InstallError(
-                f"the device `neuron` needs PyTorch: {error}", hint="pip install torch==2.13.0"
-            ) from error
-        if status().state not in ("registered", "failed"):  # importing torch may have decided
+        if status().state not in ("registered", "failed"):
             _attempt(asked=True)
         decided = status()
         if decided.state != "registered":
             raise InstallError(
-                f"the device `neuron` is not available: {decided.reason}", hint=_remedy()
+                f"the device `neuron` is not available: {decided.reason}", hint=decided.hint
             ) from decided.cause
         # Answers that torch may have kept from before the device was there.
         torch.get_device_module.cache_clear()
@@ -107,16 +113,10 @@ def _attempt(*, asked: bool) -> None:
     try:
         _record(_decide(asked=asked) or _register())
     except Exception as error:  # noqa: BLE001 (the caller warns or raises, with this as cause)
-        reason = (
-            error.message if isinstance(error, NeuronError) else f"{type(error).__name__}: {error}"
-        )
-        _record(Status("failed", reason, cause=error))
-
-
-def _remedy() -> str:
-    """Return what to do about the outcome."""
-    hint = _status.cause.hint if isinstance(_status.cause, NeuronError) else ""
-    return hint or "`torchneuron doctor` says what was looked at"
+        if isinstance(error, NeuronError):
+            _record(Status("failed", error.message, error, hint=error.hint))
+        else:
+            _record(Status("failed", f"{type(error).__name__}: {error}", error))
 
 
 def _decide(*, asked: bool) -> Status | None:
@@ -129,15 +129,13 @@ def _decide(*, asked: bool) -> Status | None:
 
     switch = config.autoload_switch()
     if switch == "off":
-        return Status("off", "TORCHNEURON=0 is set")
+        return Status("off", "TORCHNEURON=0 is set", hint="unset TORCHNEURON")
     rival = _rival()
-    if rival and config.autoload_prefer():
-        _keep_out_later_backends()
-    elif rival:
-        return _stand_aside(f"{rival} is installed and PyTorch has room for one such backend")
+    if rival and not config.autoload_prefer():
+        return _aside(f"{rival} is installed and PyTorch has room for one such backend")
     holder = torch._C._get_privateuse1_backend_name()
     if holder != _FREE_SLOT:
-        return _stand_aside(f"the backend `{holder}` is already registered in this process")
+        return _aside(f"the backend `{holder}` is already registered in this process")
     if switch == "auto" and not asked and not trainium_visible():
         other = other_accelerator()
         if other:
@@ -146,16 +144,17 @@ def _decide(*, asked: bool) -> Status | None:
                 f"{other} is used on this machine and there is no Trainium; "
                 "TORCHNEURON=1 registers the device beside it",
             )
+    if rival and not asked:
+        _keep_out_later_backends()
     return None
 
 
-def _stand_aside(reason: str) -> Status:
-    _warn(
-        f"TorchNeuron stands aside: {reason}",
+def _aside(reason: str) -> Status:
+    hint = (
         "uninstall one of the two, set TORCHNEURON_PREFER=1 to take this one, "
-        "or TORCHNEURON=0 to silence this warning",
+        "or TORCHNEURON=0 to silence this warning"
     )
-    return Status("aside", reason)
+    return Status("aside", reason, hint=hint)
 
 
 def _rival() -> str:
@@ -267,7 +266,7 @@ def _register() -> Status:
             "then install torchneuron again",
         ) from error
     from torchneuron import device, ledger
-    from torchneuron.device import announce, configuration, frames, patches, refusals
+    from torchneuron.device import amp, announce, configuration, frames, patches, refusals
 
     backend_registration.rename_privateuse1_backend(DEVICE_NAME)
     torch._register_device_module(DEVICE_NAME, device)
@@ -280,10 +279,11 @@ def _register() -> Status:
     _C.set_configure(configuration.resolve)
     configuration.when_settled(refusals.settle)
     _C.set_library_prefixes(frames.library_folders())
+    torch.set_autocast_dtype(DEVICE_NAME, amp.DEFAULT_AUTOCAST_DTYPE)
     ledger.attach(_C)
     ledger.add_sink(announce.announce)
     patches.apply(skip=frozenset({"grad-scaler", "fork-rng"}) if other else frozenset())
-    return Status("registered", "", alias=alias.install())
+    return Status("registered", "", alias=alias.install(), hint="")
 
 
 def _start_autograd_engine() -> None:

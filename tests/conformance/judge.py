@@ -90,7 +90,10 @@ def results_with_relations(results: Any, inputs: Any) -> dict[str, Any]:
     relations: list[tuple[Any, ...]] = []
     returned = list(tensors(results))
     for tensor in returned:
-        relations.append((objects.get(id(tensor)), memory.get(_memory(tensor)), tensor._is_view()))
+        shared = memory.get(_memory(tensor))
+        # A view of memory that nobody else holds is as good as a tensor of its own.
+        is_view = shared is not None and tensor._is_view()
+        relations.append((objects.get(id(tensor)), shared, is_view))
         objects.setdefault(id(tensor), len(objects))
         memory.setdefault(_memory(tensor), len(memory))
     return {"result": results, "sharing": relations, "inputs": list(tensors(inputs))}

@@ -119,22 +119,25 @@ def test_operators_refuse_an_absent_device_with_count_and_instance() -> None:
         torch.ones(2, device="neuron:9")
 
 
-def test_bad_variable_is_one_clear_error_at_first_use(script) -> None:
+def test_bad_variable_is_one_clear_error_at_first_use(script, tmp_path) -> None:
+    file = tmp_path / "saved.pt"
+    torch.save(torch.ones(2, device="neuron:1"), file)
     script(
-        """
+        f"""
         import torch, torchneuron
         from torchneuron.errors import ConfigError
         assert torch.neuron.device_count() == 0
         assert not torch.neuron.is_available() and not torch.neuron.is_initialized()
         assert not torch.accelerator.is_available()
         torch.manual_seed(0); torch.neuron.manual_seed(0); torch.neuron.seed_all()
-        assert torch.neuron.memory_allocated() == 0 and torch.neuron.memory_stats() == {}
+        assert torch.neuron.memory_allocated() == 0 and torch.neuron.memory_stats() == {{}}
         torch.neuron.empty_cache()
         for use in (torch.neuron.current_device, torch.neuron.init,
                     lambda: torch.neuron.set_device(0),
                     lambda: torch.ones(2, device="neuron"),
                     lambda: torch.ones(2).to("neuron"),
                     lambda: torch.nn.Linear(2, 2).neuron(),
+                    lambda: torch.load({str(file)!r}),
                     torch.neuron.get_device_properties, torch.neuron.mem_get_info):
             try:
                 use()

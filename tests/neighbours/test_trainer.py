@@ -134,7 +134,8 @@ def test_a_new_process_resumes_bit_for_bit(script: Script, tmp_path: Path) -> No
         trainer = train_with_checkpoints(Path("resumed"), resume="whole/checkpoint-4")
         assert str(trainer.args.device) == "neuron:0"
         assert trainer.state.global_step == len(history(trainer)) == 8
-        """
+        """,
+        timeout_s=300,
     )
     expected, resumed = tmp_path / "whole/checkpoint-8", tmp_path / "resumed/checkpoint-8"
     weights = load_file(resumed / "model.safetensors")

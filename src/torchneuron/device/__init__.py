@@ -4,6 +4,7 @@ Names and meanings are those of `torch.cuda`, so that a program changes the devi
 nothing else. Importing this module needs the extension; `torchneuron.autoload` registers it.
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 from torchneuron import _C
@@ -20,6 +21,7 @@ from torchneuron.device.current import (
     set_device,
     synchronize,
 )
+from torchneuron.device.index import location_index
 from torchneuron.device.memory import (
     empty_cache,
     max_memory_allocated,
@@ -63,7 +65,9 @@ from torchneuron.device.streams import (
     stream,
 )
 
-_lazy_init = init  # the name that torch's own code calls
+# Names that torch's own code looks for.
+_lazy_init = init
+_utils = SimpleNamespace(_get_device_index=location_index)
 
 __all__ = [
     "DeviceProperties",

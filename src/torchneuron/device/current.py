@@ -84,8 +84,7 @@ def set_device(device: DeviceLike) -> None:
 def synchronize(device: DeviceLike = None) -> None:
     """Wait until all work given to a device is done.
 
-    The emulated device computes before a call returns, so there is nothing to wait for; the
-    ledger counts the call as a host synchronisation.
+    The emulated device computes before a call returns, so there is nothing to wait for.
 
     Args:
         device: The device, the current one if left out.

@@ -65,6 +65,19 @@ def written_index(device: DeviceLike) -> int | None:
     )
 
 
+def location_index(location: str, optional: bool = True) -> int:
+    """Return the index in a storage's saved location, for torch.load (torch/serialization.py).
+
+    A location may name a device that is not here: torch says so, and what to pass instead.
+
+    Raises:
+        ConfigError: The settings do not make sense, so there is no device at all.
+    """
+    _C.configure()
+    index = written_index(location)
+    return _C.current_device() if index is None else index
+
+
 def check(index: int) -> None:
     """Refuse an index that is not visible to this process.
 

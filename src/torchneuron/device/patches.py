@@ -153,6 +153,32 @@ def _warned_already(original: bool) -> bool:
     return True
 
 
+def _share_storage(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def share(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+        if self.device.type == "neuron":
+            raise RuntimeError(
+                f"cannot send memory of {self.device} to another process: each process has its "
+                "own devices\n\nhint: send `tensor.cpu()` and move it there with "
+                '`.to("neuron")`'
+            )
+        return original(self, *args, **kwargs)
+
+    return share
+
+
+def _safe_open(original: Any) -> Any:
+    @functools.wraps(original, updated=())
+    def safe_open(filename: Any, framework: Any, device: Any = "cpu", **kwargs: Any) -> Any:
+        # It knows a closed list of device strings, and takes an accelerator's index.
+        if isinstance(device, str | torch.device) and torch.device(device).type == "neuron":
+            index = torch.device(device).index
+            device = _C.current_device() if index is None else index
+        return original(filename, framework, device, **kwargs)
+
+    return safe_open
+
+
 PATCHES = (
     Patch(
         "dlpack-device",
@@ -234,6 +260,33 @@ PATCHES = (
         "torch/random.py:221",
         "",
         _warned_already,
+    ),
+    Patch(
+        "share-fd",
+        "torch",
+        "UntypedStorage._share_fd_cpu_",
+        "refuses to send device memory to another process in words that name no device",
+        "torch/storage.py (_share_fd_cpu_)",
+        "self args kwargs",
+        _share_storage,
+    ),
+    Patch(
+        "share-filename",
+        "torch",
+        "UntypedStorage._share_filename_cpu_",
+        "as `share-fd`, for the other way of sharing",
+        "torch/storage.py (_share_filename_cpu_)",
+        "self args kwargs",
+        _share_storage,
+    ),
+    Patch(
+        "safetensors",
+        "safetensors",
+        "safe_open",
+        "knows a closed list of device strings; the index of the accelerator works",
+        "safetensors 0.8.0 bindings/python/src/lib.rs (Device)",
+        "",
+        _safe_open,
     ),
 )
 
