@@ -9,9 +9,8 @@ void refuseLayout(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
       false,
       "'",
       op.operator_name(),
-      "' on a sparse or nested neuron tensor: the neuron device keeps strided tensors only\n\n"
-      "hint: use the dense form (sparse=False for embeddings, layout=torch.jagged for nested "
-      "tensors), or keep this tensor on the CPU");
+      "' on sparse neuron tensors: the neuron device keeps strided tensors only\n\n"
+      "hint: use the dense form (sparse=False for embeddings), or keep this tensor on the CPU");
 }
 
 } // namespace torchneuron

@@ -72,6 +72,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("record_stream", TORCH_FN(recordStream));
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(hasCompatibleImpl));
 
+  // They would make a compressed sparse tensor of neuron members that fails at its first use.
+  for (const char* name :
+       {"sparse_compressed_tensor.comp_plain_value_size",
+        "sparse_compressed_tensor.comp_plain_value",
+        "_sparse_compressed_tensor_unsafe"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuseLayout>());
+  }
+
   registerComputedKernels(m);
   registerRecurrentKernels(m);
   registerHotPointwise(m);

@@ -12,6 +12,7 @@ from conformance.tally import Results, Tally
 FILE = Path(__file__).with_name("expectations.yaml")
 CATEGORIES = ("sparse", "nested", "cpu_not_repeatable", "upstream", "harness")
 _REQUIRED = {"case", "kinds", "dtypes", "category", "reason"}
+_OPTIONAL = {"close", "quick"}
 _ALL = "all"
 
 
@@ -25,6 +26,7 @@ class Expectation:
         dtypes: Names without the prefix "torch.".
         category: A member of `CATEGORIES`.
         reason: One sentence.
+        close: The failure is one of rounding; anything beyond the default tolerance is new.
         quick_passes: The quick depth does not show the failure.
     """
 
@@ -33,6 +35,7 @@ class Expectation:
     dtypes: frozenset[str] | None
     category: str
     reason: str
+    close: bool
     quick_passes: bool
 
     def covers(self, dtype: str, kind: str) -> bool:
@@ -79,6 +82,8 @@ def declaration(dtype: str, kind: str, declared: Iterable[Expectation]) -> Expec
 def _problem(tally: Tally, declared: Expectation | None, full: bool) -> str | None:
     if declared is None or (declared.quick_passes and not full):
         return "; ".join(tally.failures) if tally.failed else None
+    if declared.close and tally.apart:
+        return f"more than the declared rounding: {'; '.join(tally.failures)}"
     if tally.failed or (tally.status == "not applicable" and declared.dtypes is None):
         return None
     return f"a failure is declared ({declared.reason}) but the result is: {tally.status}"
@@ -98,7 +103,7 @@ def _never_run(results: Results, declared: Iterable[Expectation]) -> list[str]:
 
 
 def _parse(row: dict[str, object]) -> Expectation:
-    missing, unknown = _REQUIRED - row.keys(), row.keys() - _REQUIRED - {"quick"}
+    missing, unknown = _REQUIRED - row.keys(), row.keys() - _REQUIRED - _OPTIONAL
     if missing or unknown:
         raise ValueError(f"{row}: missing keys {sorted(missing)}, unknown keys {sorted(unknown)}")
     kinds, dtypes = row["kinds"], row["dtypes"]
@@ -110,11 +115,14 @@ def _parse(row: dict[str, object]) -> Expectation:
         raise ValueError(f"{row['case']}: category must be one of {', '.join(CATEGORIES)}")
     if row.get("quick", "passes") != "passes":
         raise ValueError(f"{row['case']}: quick can only be `passes`")
+    if row.get("close", True) is not True:
+        raise ValueError(f"{row['case']}: close can only be `true`")
     return Expectation(
         case=str(row["case"]),
         kinds=frozenset(kinds),
         dtypes=None if dtypes == _ALL else frozenset(map(str, dtypes)),
         category=str(row["category"]),
         reason=str(row["reason"]),
+        close="close" in row,
         quick_passes="quick" in row,
     )

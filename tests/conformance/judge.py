@@ -26,10 +26,12 @@ class Verdict:
     Attributes:
         accepted: CPU ran it without an exception.
         failure: How the device differs from CPU, or None.
+        close: The failure is one of rounding: values differ, within the default tolerance.
     """
 
     accepted: bool
     failure: str | None = None
+    close: bool = False
 
 
 def seed(device: torch.device) -> None:
@@ -70,9 +72,12 @@ def judge(scenario: Scenario, device: torch.device, *, values: bool = True) -> V
     found = difference(expected, actual, device, exact=True)
     if found is None or (found.values_only and not values):
         return Verdict(True)
-    if found.values_only and not _cpu_repeats(scenario, expected):
-        found = difference(expected, actual, device, exact=False)
-    return Verdict(True, found.text if found else None)
+    if not found.values_only:
+        return Verdict(True, found.text)
+    apart = difference(expected, actual, device, exact=False)
+    if _cpu_repeats(scenario, expected):
+        return Verdict(True, found.text, close=apart is None)
+    return Verdict(True, apart.text if apart else None)
 
 
 def results_with_relations(results: Any, inputs: Any) -> dict[str, Any]:

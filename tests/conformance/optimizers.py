@@ -7,7 +7,7 @@ import torch
 
 from conformance.depth import Depth
 from conformance.judge import Scenario, judge, quiet, seed
-from conformance.placement import CPU, Placement
+from conformance.placement import CPU, Placement, map_leaves
 from conformance.tally import Results
 from conformance.upstream import OptimizerInfo
 
@@ -98,10 +98,15 @@ def _training(
             _step(info, optimizer, parameters, place)
         return {
             "parameters": [parameter.detach() for parameter in parameters],
-            "state": optimizer.state_dict()["state"],
+            "state": map_leaves(_number, optimizer.state_dict()["state"]),
         }
 
     return scenario
+
+
+def _number(value: Any) -> Any:
+    """Take step counts as numbers: some optimizers keep them on CPU, fused ones do not."""
+    return value.item() if isinstance(value, torch.Tensor) and value.dim() == 0 else value
 
 
 def _prefers_foreach(info: OptimizerInfo, device: torch.device) -> bool:

@@ -18,12 +18,14 @@ class Tally:
         accepted: Scenarios that CPU ran without an exception.
         rejected: Scenarios for which CPU raised.
         failed: Scenarios in which the device differed from CPU.
-        failures: A text for the first few of those.
+        apart: Those of them that are more than rounding.
+        failures: A text for the first few of those that failed.
     """
 
     accepted: int = 0
     rejected: int = 0
     failed: int = 0
+    apart: int = 0
     failures: list[str] = field(default_factory=list)
 
     @property
@@ -38,6 +40,7 @@ class Tally:
         self.accepted += verdict.accepted
         self.rejected += not verdict.accepted
         self.failed += verdict.failure is not None
+        self.apart += verdict.failure is not None and not verdict.close
         if verdict.failure and len(self.failures) < _MAX_FAILURES_KEPT:
             self.failures.append(f"{label}: {verdict.failure}")
 

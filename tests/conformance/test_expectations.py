@@ -1,5 +1,7 @@
 """The declared failures are few, well formed, and stay strict."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -14,10 +16,12 @@ DECLARED = Expectation(
     dtypes=frozenset({"float32"}),
     category="upstream",
     reason="why",
+    close=False,
     quick_passes=False,
 )
 PASSED = Verdict(True)
 FAILED = Verdict(True, "values differ")
+ROUNDED = Verdict(True, "values differ a little", close=True)
 
 
 def results_of(*verdicts: Verdict) -> Results:
@@ -59,6 +63,20 @@ def test_undeclared_failure_is_a_problem() -> None:
 
 def test_declared_failure_that_fails_is_none() -> None:
     assert problems("operators/abs", results_of(FAILED), [DECLARED], full=True) == []
+
+
+def test_rounding_is_all_that_a_close_failure_covers() -> None:
+    close = replace(DECLARED, close=True)
+    assert problems("operators/abs", results_of(ROUNDED), [close], full=True) == []
+    (found,) = problems("operators/abs", results_of(ROUNDED, FAILED), [close], full=True)
+    assert "more than the declared rounding" in found
+
+
+def test_failure_that_the_quick_depth_does_not_show_may_pass_there_only() -> None:
+    rare = replace(DECLARED, quick_passes=True)
+    assert problems("operators/abs", results_of(PASSED), [rare], full=False) == []
+    assert problems("operators/abs", results_of(FAILED), [rare], full=False) != []
+    assert problems("operators/abs", results_of(PASSED), [rare], full=True) != []
 
 
 def test_declared_failure_that_passes_is_a_problem() -> None:

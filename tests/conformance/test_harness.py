@@ -80,12 +80,18 @@ def test_nan_of_other_payload_is_equal() -> None:
 
 
 def test_small_difference_fails_where_cpu_repeats_itself() -> None:
-    assert judged(lambda: GRID, lambda: GRID + 1e-6, lambda: GRID).failure is not None
+    verdict = judged(lambda: GRID, lambda: GRID + 1e-6, lambda: GRID)
+    assert verdict.failure is not None
+    assert verdict.close
 
 
 def test_small_difference_passes_where_cpu_does_not() -> None:
     verdict = judged(lambda: GRID, lambda: GRID + 1e-6, lambda: GRID + 2e-6)
     assert verdict == Verdict(True)
+
+
+def test_large_difference_is_not_close() -> None:
+    assert not judged(lambda: GRID, lambda: GRID + 1, lambda: GRID).close
 
 
 def test_large_difference_fails_where_cpu_does_not_repeat_itself() -> None:

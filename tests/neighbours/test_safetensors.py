@@ -76,7 +76,9 @@ PLACES: list[tuple[Any, str]] = [
 @pytest.mark.parametrize("backend", ["mmap", "pread"])
 @pytest.mark.parametrize(("place", "expected"), PLACES, ids=[str(p) for p, _ in PLACES])
 def test_files_load_onto_a_device(path: Path, place: Any, expected: str, backend: str) -> None:
-    assert_loaded(load_file(path, device=place, backend=backend), tensors_of_every_dtype(), expected)
+    assert_loaded(
+        load_file(path, device=place, backend=backend), tensors_of_every_dtype(), expected
+    )
 
 
 def test_a_name_without_index_means_the_current_device(path: Path) -> None:

@@ -94,7 +94,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "adafactor_and_cosine": {"optim": "adafactor", "lr_scheduler_type": "cosine"},
     "loops_and_smoothing": {"optim": "adamw_torch", "label_smoothing_factor": 0.1},
-    "workers_and_groups": {"dataloader_num_workers": 1, "train_sampling_strategy": "group_by_length"},
+    "workers_and_groups": {
+        "dataloader_num_workers": 1,
+        "train_sampling_strategy": "group_by_length",
+    },
 }
 
 
