@@ -22,6 +22,7 @@ REPORTS = Path(__file__).parent / "reports"
 MIN_BLOCK_S = 2e-3
 WARM_UP_BLOCKS, WARM_UP_CALLS = 4, 2
 MAX_EXTRA = 5
+LONG_BLOCK_S = 20e-3
 Side = Callable[[], object]
 
 METHOD = f"""\
@@ -30,10 +31,10 @@ Both sides run in one process with one thread. A block is as many calls as take 
 cpu, device, device, cpu; each neighbouring couple gives one ratio device/cpu, so that a
 machine which slows down or speeds up does so for both. A couple during which the operating
 system took the core away for another process is left out; up to {MAX_EXTRA} times the rounds are
-made to have enough of the others, and where even that does not give half of them, all count. The
-ratio in a table is the median; below 1 the device was faster. Both sides are called a few times
-before, the garbage collector is off inside a block. Times are medians and only indicative: the
-machine is not reserved for this."""
+made to have enough of the others (not where a block takes over {LONG_BLOCK_S * 1e3:g} ms), and
+where even that does not give half of them, all count. The ratio in a table is the median; below
+1 the device was faster. Both sides are called a few times before, the garbage collector is off
+inside a block. Times are medians and only indicative: the machine is not reserved for this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +102,13 @@ def pair(label: str, cpu: Side, device: Side, *, rounds: int, smoke: bool = Fals
     """
     calls = 1 if smoke else calls_per_block(cpu, device)
     couples: list[Couple] = []
-    for _ in range(rounds * (1 if smoke else MAX_EXTRA)):
+    for num_rounds in range(1, rounds * MAX_EXTRA + 1):
         couples.append(_couple(cpu, device, calls, cpu_first=True))
         couples.append(_couple(cpu, device, calls, cpu_first=False))
-        if sum(not couple.was_preempted for couple in couples) >= 2 * rounds:
+        is_long = couples[-1].cpu_s > LONG_BLOCK_S
+        wanted = 0 if smoke or is_long else 2 * rounds
+        num_undisturbed = sum(not couple.was_preempted for couple in couples)
+        if num_rounds >= rounds and num_undisturbed >= wanted:
             break
     judged = [couple for couple in couples if not couple.was_preempted]
     if len(judged) < rounds:

@@ -10,6 +10,8 @@
 
 #include <deque>
 #include <memory>
+#include <shared_mutex>
+#include <unordered_map>
 
 namespace torchneuron {
 namespace {
@@ -143,54 +145,45 @@ class BoxedAlias final : public c10::OperatorKernel {
   c10::DispatchKeySet kernel_;
 };
 
-void runFallback(const c10::OperatorHandle& op, Stack* stack, c10::DispatchKey kernel) {
+// The record of an operator that fell back, found by its handle.
+OpRecord& fallbackRecord(const c10::OperatorHandle& op) {
+  static auto* mutex = new std::shared_mutex; // leaked: kernels may run during exit
+  static auto* records = new std::unordered_map<c10::OperatorHandle, OpRecord*>;
+  {
+    std::shared_lock lock(*mutex);
+    const auto found = records->find(op);
+    if (found != records->end()) {
+      return *found->second;
+    }
+  }
   const auto& name = op.operator_name();
   TORCH_CHECK_NOT_IMPLEMENTED(
-      op.hasKernelForDispatchKey(kernel) ||
-          op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd),
+      op.hasKernelForDispatchKey(c10::DispatchKey::CPU),
       "Could not run '",
       name,
-      "' on the neuron device: it has neither a neuron kernel nor one for ",
-      kernel,
-      "\n\nhint: register one for \"cpu\" (torch.library), neuron then runs it on its own memory");
-  run(opRecord(name.name.c_str(), name.overload_name.c_str()),
-      op,
-      *stack,
-      c10::DispatchKeySet(kernel));
+      "' on the neuron device: it has neither a neuron nor a CPU kernel\n\n"
+      "hint: register one for \"cpu\" (torch.library), neuron then runs it on its own memory");
+  auto& record = opRecord(name.name.c_str(), name.overload_name.c_str());
+  std::unique_lock lock(*mutex);
+  records->emplace(op, &record);
+  return record;
 }
 
 void fallback(const c10::OperatorHandle& op, Stack* stack) {
-  runFallback(op, stack, c10::DispatchKey::CPU);
-}
-
-void quantizedFallback(const c10::OperatorHandle& op, Stack* stack) {
-  runFallback(op, stack, c10::DispatchKey::QuantizedCPU);
-}
-
-void nestedFallback(const c10::OperatorHandle& op, Stack* stack) {
-  runFallback(op, stack, c10::DispatchKey::NestedTensorCPU);
+  run(fallbackRecord(op), op, *stack, kCpuKernel);
 }
 
 } // namespace
 
-torch::CppFunction boxedAliasKernel(const c10::OperatorHandle& op, c10::DispatchKey kernel) {
+c10::KernelFunction boxedAliasKernel(const c10::OperatorHandle& op, c10::DispatchKey kernel) {
   const auto& name = op.operator_name();
   auto& record = opRecord(name.name.c_str(), name.overload_name.c_str());
-  return torch::CppFunction::makeFromBoxedKernel(
-      c10::BoxedKernel::makeFromFunctor(
-          std::make_unique<BoxedAlias>(record, c10::DispatchKeySet(kernel))));
+  return c10::KernelFunction::makeFromBoxedKernel(c10::BoxedKernel::makeFromFunctor(
+      std::make_unique<BoxedAlias>(record, c10::DispatchKeySet(kernel))));
 }
 
-torch::CppFunction boxedFallback() {
-  return torch::CppFunction::makeFromBoxedFunction<&fallback>();
-}
-
-torch::CppFunction boxedQuantizedFallback() {
-  return torch::CppFunction::makeFromBoxedFunction<&quantizedFallback>();
-}
-
-torch::CppFunction boxedNestedFallback() {
-  return torch::CppFunction::makeFromBoxedFunction<&nestedFallback>();
+c10::KernelFunction boxedFallback() {
+  return c10::KernelFunction::makeFromBoxedFunction<&fallback>();
 }
 
 } // namespace torchneuron

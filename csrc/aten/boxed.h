@@ -2,17 +2,14 @@
 // operators of other libraries.
 #pragma once
 
-#include <torch/library.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 namespace torchneuron {
 
 // The boxed alias kernel of one operator: its kernel for `kernel` (CPU, QuantizedCPU,
 // NestedTensorCPU) on aliases.
-torch::CppFunction boxedAliasKernel(const c10::OperatorHandle& op, c10::DispatchKey kernel);
-// For operators registered after us that have a CPU kernel only.
-torch::CppFunction boxedFallback();
-// For quantized and nested tensors: the kernel that the CPU has for them.
-torch::CppFunction boxedQuantizedFallback();
-torch::CppFunction boxedNestedFallback();
+c10::KernelFunction boxedAliasKernel(const c10::OperatorHandle& op, c10::DispatchKey kernel);
+// For operators that have a CPU kernel and none of ours, those of other libraries among them.
+c10::KernelFunction boxedFallback();
 
 } // namespace torchneuron

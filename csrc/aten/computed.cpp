@@ -47,36 +47,21 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolutionBackwardOverrideable(
       groups, output_mask);
 }
 
-// The CPU's dropout multiplies by noise / (1 - p), rounded in the tensor's dtype. The same here,
-// bit for bit, in both directions; the mask is what autograd keeps.
-at::Tensor scaledNoise(const at::Tensor& mask, at::ScalarType dtype, double keep) {
-  return mask.to(dtype).div_(keep);
-}
-
+// As the CPU's kernel, drawing from the device's generator.
 std::tuple<at::Tensor, at::Tensor> nativeDropout(
     const at::Tensor& input,
     double p,
     std::optional<bool> train) {
-  if (input.numel() == 0 || !train.value_or(true)) {
+  if (input.numel() == 0) {
+    return {input.clone(), at::empty_like(input)};
+  }
+  if (!train.value_or(true)) {
     return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};
   }
-  if (p == 1) {
-    return {at::zeros_like(input), at::zeros_like(input, input.options().dtype(at::kBool))};
-  }
-  const auto noise =
-      at::empty_like(input).bernoulli_(1 - p, cpuGenerator(std::nullopt, kernelDevice));
-  auto mask = noise.to(at::kBool);
-  return {input * scaledNoise(mask, input.scalar_type(), 1 - p), std::move(mask)};
-}
-
-at::Tensor nativeDropoutBackward(
-    const at::Tensor& grad_output,
-    const at::Tensor& mask,
-    double scale) {
-  if (scale == 0) {
-    return at::zeros_like(grad_output);
-  }
-  return grad_output * scaledNoise(mask, grad_output.scalar_type(), 1 / scale);
+  const double keep = 1 - p;
+  auto mask = at::empty_like(input, input.options().dtype(at::kBool))
+                  .bernoulli_(keep, cpuGenerator(std::nullopt, kernelDevice));
+  return {input.mul(mask).mul_(keep == 0 ? 0. : 1 / keep), mask};
 }
 
 int64_t fusedSdpChoice(
@@ -111,22 +96,17 @@ int64_t chooseAttention(
       query, key, value, mask, dropout, is_causal, scale, enable_gqa);
 }
 
-void registerComputedKernels(torch::Library& library) {
+void registerComputedKernels(Registrar& registrar) {
   namespace ops = at::_ops;
-  library.impl(
-      "convolution_overrideable",
-      TORCH_FN((ComputedKernel<ops::convolution_overrideable, &convolutionOverrideable>::call)));
-  library.impl(
-      "convolution_backward_overrideable",
-      TORCH_FN((ComputedKernel<
-                ops::convolution_backward_overrideable,
-                &convolutionBackwardOverrideable>::call)));
-  library.impl(
-      "native_dropout", TORCH_FN((ComputedKernel<ops::native_dropout, &nativeDropout>::call)));
-  library.impl(
-      "native_dropout_backward",
-      TORCH_FN((ComputedKernel<ops::native_dropout_backward, &nativeDropoutBackward>::call)));
-  library.impl("_fused_sdp_choice", TORCH_FN(chooseAttention));
+  registrar.impl<
+      &ComputedKernel<ops::convolution_overrideable, &convolutionOverrideable>::call>(
+      "aten::convolution_overrideable");
+  registrar.impl<&ComputedKernel<
+      ops::convolution_backward_overrideable,
+      &convolutionBackwardOverrideable>::call>("aten::convolution_backward_overrideable");
+  registrar.impl<&ComputedKernel<ops::native_dropout, &nativeDropout>::call>(
+      "aten::native_dropout");
+  registrar.impl<&chooseAttention>("aten::_fused_sdp_choice");
 }
 
 } // namespace torchneuron

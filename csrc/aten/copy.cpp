@@ -1,9 +1,11 @@
 #include "aten/frame.h"
 #include "aten/kernels.h"
+#include "aten/unboxed.h"
 #include "core/device.h"
 #include "core/trace.h"
 
 #include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/clone_ops.h>
 #include <ATen/ops/copy_ops.h>
 
 #include <cstring>
@@ -33,6 +35,16 @@ bool isPlainCopy(const at::Tensor& self, const at::Tensor& source) {
       to->strides() == from->strides() && to->is_non_overlapping_and_dense_or_false() &&
       self.nbytes() <= kPlainCopyBytes && self.is_conj() == source.is_conj() &&
       self.is_neg() == source.is_neg() && !self.is_quantized();
+}
+
+void copyBytes(OpRecord& record, const at::Tensor& self, const at::Tensor& source) {
+  enterThread();
+  touch(source, Access::kRead);
+  touch(self, Access::kWrite);
+  countExecuted(record, self.scalar_type());
+  if (self.numel() > 0) {
+    std::memmove(self.mutable_data_ptr(), source.const_data_ptr(), self.nbytes());
+  }
 }
 
 void note(const at::Tensor& self, const at::Tensor& source) {
@@ -67,13 +79,7 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   note(self, source);
   checkRefused(record, self.scalar_type());
   if (C10_LIKELY(isPlainCopy(self, source))) {
-    enterThread();
-    touch(source, Access::kRead);
-    touch(self, Access::kWrite);
-    countExecuted(record, self.scalar_type());
-    if (self.numel() > 0) {
-      std::memmove(self.mutable_data_ptr(), source.const_data_ptr(), self.nbytes());
-    }
+    copyBytes(record, self, source);
     return self;
   }
   Frame frame(record, MixedDevices::kAllowed);
@@ -83,6 +89,19 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   at::_ops::copy_::redispatch(kCpuKernel, to.get(), from.get(), non_blocking);
   frame.finish();
   return self;
+}
+
+at::Tensor clone(const at::Tensor& self, std::optional<at::MemoryFormat> memory_format) {
+  static OpRecord& record = opRecord("aten::clone", "");
+  const auto format = memory_format.value_or(at::MemoryFormat::Preserve);
+  if (format == at::MemoryFormat::Preserve && isPlainCopy(self, self)) {
+    auto result = emptyStrided(
+        self.sizes(), self.strides(), self.scalar_type(), {}, self.device(), {});
+    copyBytes(record, result, self);
+    return result;
+  }
+  return ComputedKernel<at::_ops::clone, &CpuKernel<at::_ops::clone>::call>::call(
+      self, memory_format);
 }
 
 at::Tensor copyFrom(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {

@@ -4,6 +4,10 @@
 #include "core/trace.h"
 
 namespace torchneuron {
+namespace {
+constexpr c10::DispatchKeySet kMathBits{
+    c10::DispatchKey::Conjugate, c10::DispatchKey::Negative};
+} // namespace
 
 Frame::Frame(OpRecord& op, MixedDevices mixed)
     : op_(op), below_autograd_(kBelowAutograd), outer_device_(kernelDevice), mixed_(mixed) {
@@ -70,6 +74,13 @@ void Frame::place(c10::Device device) {
 
 void Frame::begin() {
   if (C10_UNLIKELY(device_ < 0)) {
+    TORCH_CHECK(
+        off_device_ == nullptr,
+        "Expected a '",
+        off_device_->device().type(),
+        "' device type for generator but found 'neuron' (in ",
+        op_.name,
+        ")\n\nhint: draw on the neuron device, or from a generator of the tensor's device");
     device_ = resolveIndex(c10::Device(c10::kPrivateUse1));
   }
   if (C10_UNLIKELY(off_device_ != nullptr)) {
@@ -125,6 +136,10 @@ void Frame::carryOver(Slot& slot) {
           impl->storage_offset() != alias->storage_offset() ||
           impl->sizes() != alias->sizes() || impl->strides() != alias->strides())) {
     impl->set_sizes_and_strides(alias->sizes(), alias->strides(), alias->storage_offset());
+  }
+  if (C10_UNLIKELY(((impl->key_set() ^ alias->key_set()) & kMathBits) != c10::DispatchKeySet())) {
+    impl->_set_conj(alias->is_conj());
+    impl->_set_neg(alias->is_neg());
   }
 }
 

@@ -6,7 +6,7 @@
 
 namespace torchneuron {
 
-void registerHotLayers(torch::Library& library) {
+void registerHotLayers(Registrar& registrar) {
   namespace ops = at::_ops;
   registerAliasKernels<
       ops::_adaptive_avg_pool2d,
@@ -111,7 +111,7 @@ void registerHotLayers(torch::Library& library) {
       ops::upsample_bilinear2d_backward_grad_input,
       ops::upsample_nearest2d,
       ops::upsample_nearest2d_backward,
-      ops::upsample_nearest2d_backward_grad_input>(library);
+      ops::upsample_nearest2d_backward_grad_input>(registrar);
 }
 
 } // namespace torchneuron

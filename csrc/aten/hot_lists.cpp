@@ -6,7 +6,7 @@
 
 namespace torchneuron {
 
-void registerHotLists(torch::Library& library) {
+void registerHotLists(Registrar& registrar) {
   namespace ops = at::_ops;
   registerAliasKernels<
       ops::_amp_foreach_non_finite_check_and_unscale,
@@ -125,7 +125,7 @@ void registerHotLists(torch::Library& library) {
       ops::_fused_sgd_,
       ops::_fused_sgd__tensor_lr,
       ops::cat,
-      ops::stack>(library);
+      ops::stack>(registrar);
 }
 
 } // namespace torchneuron

@@ -6,7 +6,7 @@
 
 namespace torchneuron {
 
-void registerHotPointwise(torch::Library& library) {
+void registerHotPointwise(Registrar& registrar) {
   namespace ops = at::_ops;
   registerAliasKernels<
       ops::_stack,
@@ -54,7 +54,6 @@ void registerHotPointwise(torch::Library& library) {
       ops::clamp_min_Tensor,
       ops::clamp_min_,
       ops::clamp_min__Tensor,
-      ops::clone,
       ops::cos,
       ops::cos_,
       ops::cosh,
@@ -185,7 +184,7 @@ void registerHotPointwise(torch::Library& library) {
       ops::tanh_,
       ops::trunc,
       ops::trunc_,
-      ops::zero_>(library);
+      ops::zero_>(registrar);
 }
 
 } // namespace torchneuron

@@ -6,7 +6,7 @@
 
 namespace torchneuron {
 
-void registerHotReductions(torch::Library& library) {
+void registerHotReductions(Registrar& registrar) {
   namespace ops = at::_ops;
   registerAliasKernels<
       ops::_addmm_activation,
@@ -102,7 +102,7 @@ void registerHotReductions(torch::Library& library) {
       ops::triu_,
       ops::var_correction,
       ops::var_mean_correction,
-      ops::where_self>(library);
+      ops::where_self>(registrar);
 }
 
 } // namespace torchneuron

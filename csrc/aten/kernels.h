@@ -2,6 +2,8 @@
 // because PyTorch has no CPU kernel to alias for them.
 #pragma once
 
+#include "aten/registrar.h"
+
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
@@ -50,6 +52,7 @@ const at::Tensor& resize(
 
 // copy.cpp
 at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking);
+at::Tensor clone(const at::Tensor& self, std::optional<at::MemoryFormat> memory_format);
 at::Tensor copyFrom(const at::Tensor& self, const at::Tensor& destination, bool non_blocking);
 at::Tensor copyFromAndResize(const at::Tensor& self, const at::Tensor& destination);
 at::Scalar localScalar(const at::Tensor& self);
@@ -57,8 +60,10 @@ void recordStream(at::Tensor& self, c10::Stream stream);
 bool hasCompatibleImpl(const at::Tensor& self, const at::Tensor& from);
 
 // computed.cpp, recurrent.cpp: ops whose CPU form has another name or none
-void registerComputedKernels(torch::Library& library);
-void registerRecurrentKernels(torch::Library& library);
+void registerComputedKernels(Registrar& registrar);
+void registerRecurrentKernels(Registrar& registrar);
+// recurrent_layers.cpp: whole layers, for both the autograd key and the backend key
+void registerRecurrentLayers(Registrar& registrar);
 int64_t chooseAttention(
     const at::Tensor& query,
     const at::Tensor& key,
@@ -69,14 +74,20 @@ int64_t chooseAttention(
     std::optional<double> scale,
     bool enable_gqa);
 
+// dropout.cpp, for the autograd key
+at::Tensor dropout(const at::Tensor& input, double p, bool train);
+
 // hot_*.cpp: the ops that training and inference call most, unboxed
-void registerHotPointwise(torch::Library& library);
-void registerHotReductions(torch::Library& library);
-void registerHotLayers(torch::Library& library);
-void registerHotLists(torch::Library& library);
+void registerHotPointwise(Registrar& registrar);
+void registerHotReductions(Registrar& registrar);
+void registerHotLayers(Registrar& registrar);
+void registerHotLists(Registrar& registrar);
 
 // autocast.cpp: CUDA's lists
 void registerAutocast(torch::Library& library);
+
+// register.cpp: all of the above, once, when the extension is loaded
+void registerKernels();
 
 // refusals.cpp: tensors of layouts that the device does not have
 void refuseLayout(const c10::OperatorHandle& op, torch::jit::Stack* stack);

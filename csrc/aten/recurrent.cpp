@@ -103,21 +103,17 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gruCellBa
 
 } // namespace
 
-void registerRecurrentKernels(torch::Library& library) {
+void registerRecurrentKernels(Registrar& registrar) {
   namespace ops = at::_ops;
-  library.impl(
-      "_thnn_fused_lstm_cell",
-      TORCH_FN((ComputedKernel<ops::_thnn_fused_lstm_cell, &lstmCell>::call)));
-  library.impl(
-      "_thnn_fused_lstm_cell_backward_impl",
-      TORCH_FN(
-          (ComputedKernel<ops::_thnn_fused_lstm_cell_backward_impl, &lstmCellBackward>::call)));
-  library.impl(
-      "_thnn_fused_gru_cell",
-      TORCH_FN((ComputedKernel<ops::_thnn_fused_gru_cell, &gruCell>::call)));
-  library.impl(
-      "_thnn_fused_gru_cell_backward",
-      TORCH_FN((ComputedKernel<ops::_thnn_fused_gru_cell_backward, &gruCellBackward>::call)));
+  registrar.impl<&ComputedKernel<ops::_thnn_fused_lstm_cell, &lstmCell>::call>(
+      "aten::_thnn_fused_lstm_cell");
+  registrar.impl<
+      &ComputedKernel<ops::_thnn_fused_lstm_cell_backward_impl, &lstmCellBackward>::call>(
+      "aten::_thnn_fused_lstm_cell_backward_impl");
+  registrar.impl<&ComputedKernel<ops::_thnn_fused_gru_cell, &gruCell>::call>(
+      "aten::_thnn_fused_gru_cell");
+  registrar.impl<&ComputedKernel<ops::_thnn_fused_gru_cell_backward, &gruCellBackward>::call>(
+      "aten::_thnn_fused_gru_cell_backward");
 }
 
 } // namespace torchneuron

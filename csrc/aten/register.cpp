@@ -9,107 +9,198 @@
 #include <ATen/ops/_nested_tensor_strides_native.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <string_view>
 
 namespace torchneuron {
 namespace {
 
-// Ops without a CPU kernel of their own that are worth one crossing as a whole: composites that
-// would otherwise cross once per step.
-bool isWholeComposite(std::string_view name) {
-  for (const char* family : {"aten::_foreach_", "aten::_fused_"}) {
-    if (name.rfind(family, 0) == 0) {
+bool isDevice(const c10::Argument& argument) {
+  const auto& type = argument.type();
+  const auto kind = type->kind() == c10::TypeKind::OptionalType
+      ? type->expectRef<c10::OptionalType>().getElementType()->kind()
+      : type->kind();
+  return kind == c10::TypeKind::DeviceObjType;
+}
+
+// Composites that must see the neuron tensor itself: they make what is no view for autograd but
+// shares memory, or speak of devices, storages or autograd.
+constexpr std::string_view kNotWhole[] = {
+    "aten::_unsafe_view",
+    "aten::_lazy_clone",
+    "aten::_fw_primal",
+    "aten::_make_dual",
+    "aten::_new_zeros_with_same_feature_meta",
+    "aten::copy",
+    "aten::detach_",
+    "aten::lift",
+    "aten::resize_as_",
+    "aten::set",
+};
+
+// A composite that runs as one CPU kernel: one crossing instead of one per step, and the CPU's
+// code where PyTorch's decides by device (dispatch stubs, lists of known devices). Its gradient
+// is a formula of its own, so nothing is lost above it.
+bool runsWhole(const c10::OperatorHandle& op) {
+  const auto& schema = op.schema();
+  if (!op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
+      op.hasTag(at::Tag::inplace_view) || op.hasTag(at::Tag::generated) ||
+      std::find(std::begin(kNotWhole), std::end(kNotWhole), schema.name()) !=
+          std::end(kNotWhole)) {
+    return false;
+  }
+  bool takes_tensor = false;
+  for (const auto& argument : schema.arguments()) {
+    const auto* alias = argument.alias_info();
+    if (isDevice(argument) || (alias != nullptr && !alias->isWrite())) {
+      return false; // a factory, or a view
+    }
+    takes_tensor |= argument.type()->isSubtypeOf(c10::TensorType::get()) ||
+        argument.type()->isSubtypeOf(c10::ListType::ofTensors());
+  }
+  return takes_tensor;
+}
+
+bool isComposite(const c10::OperatorHandle& op) {
+  for (const auto key :
+       {c10::DispatchKey::CompositeExplicitAutograd,
+        c10::DispatchKey::CompositeExplicitAutogradNonFunctional,
+        c10::DispatchKey::CompositeImplicitAutograd}) {
+    if (op.hasKernelForDispatchKey(key)) {
       return true;
     }
   }
   return false;
 }
 
-// Everything of aten that has a kernel for `cpu_key` and none for `neuron_key` yet.
-void registerRemaining(
-    torch::Library& library,
-    c10::DispatchKey cpu_key,
-    c10::DispatchKey neuron_key) {
+// Calls `visit` for each operator of aten.
+template <class Visit>
+void forEachAtenOp(Visit visit) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
-    if (name.name.rfind("aten::", 0) != 0) {
-      continue;
-    }
-    const auto op = dispatcher.findOp(name);
-    if (!op.has_value() || !op->hasSchema() || op->hasKernelForDispatchKey(neuron_key)) {
-      continue;
-    }
-    if (op->hasKernelForDispatchKey(cpu_key) ||
-        (isWholeComposite(name.name) && cpu_key == c10::DispatchKey::CPU &&
-         op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd))) {
-      library.impl(toString(name).c_str(), boxedAliasKernel(*op, cpu_key));
+    if (name.name.starts_with("aten::")) {
+      const auto op = dispatcher.findOp(name);
+      if (op.has_value() && op->hasSchema()) {
+        visit(name, *op);
+      }
     }
   }
+}
+
+// The ops that PyTorch would decompose on neuron though the CPU has a kernel for them or they
+// run whole. The fallback takes those that only have a CPU kernel; a registration each would
+// cost `import torch` more than they cost.
+void registerRemaining(Registrar& registrar) {
+  forEachAtenOp([&](const c10::OperatorName& name, const c10::OperatorHandle& op) {
+    if (registrar.has(op)) {
+      return;
+    }
+    const bool has_kernel = op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+    if (has_kernel ? isComposite(op) : runsWhole(op)) {
+      registrar.impl(name, boxedAliasKernel(op, c10::DispatchKey::CPU));
+    }
+  });
+}
+
+// Everything that the CPU has a kernel for under `cpu_key`.
+void registerAll(Registrar& registrar, c10::DispatchKey cpu_key) {
+  forEachAtenOp([&](const c10::OperatorName& name, const c10::OperatorHandle& op) {
+    if (op.hasKernelForDispatchKey(cpu_key) && !registrar.has(op)) {
+      registrar.impl(name, boxedAliasKernel(op, cpu_key));
+    }
+  });
+}
+
+c10::KernelFunction refusal() {
+  return c10::KernelFunction::makeFromBoxedFunction<&refuseLayout>();
+}
+
+void registerFactories(Registrar& registrar) {
+  registrar.impl<&empty>("aten::empty", "memory_format");
+  registrar.impl<&emptyStrided>("aten::empty_strided");
+}
+
+void registerViews(Registrar& registrar) {
+  registrar.impl<&view>("aten::view");
+  registrar.impl<&asStrided>("aten::as_strided");
+  registrar.impl<&reshapeAlias>("aten::_reshape_alias");
+  registrar.impl<&unfold>("aten::unfold");
+  registrar.impl<&viewAsReal>("aten::view_as_real");
+  registrar.impl<&viewAsComplex>("aten::view_as_complex");
+  registrar.impl<&setToEmpty>("aten::set_");
+  registrar.impl<&setToTensor>("aten::set_", "source_Tensor");
+  registrar.impl<&setToStorage>("aten::set_", "source_Storage");
+  registrar.impl<&setToStorageRange>("aten::set_", "source_Storage_storage_offset");
+  registrar.impl<&resize>("aten::resize_");
+}
+
+void registerCopies(Registrar& registrar) {
+  registrar.impl<&copy>("aten::copy_");
+  registrar.impl<&clone>("aten::clone");
+  registrar.impl<&copyFrom>("aten::_copy_from");
+  registrar.impl<&copyFromAndResize>("aten::_copy_from_and_resize");
+  registrar.impl<&localScalar>("aten::_local_scalar_dense");
+  registrar.impl<&recordStream>("aten::record_stream");
+  registrar.impl<&hasCompatibleImpl>("aten::_has_compatible_shallow_copy_type");
+}
+
+// They would make a sparse tensor of neuron members that fails at its first use.
+void registerRefusals(Registrar& registrar) {
+  registrar.impl("aten::sparse_compressed_tensor", "comp_plain_value_size", refusal());
+  registrar.impl("aten::sparse_compressed_tensor", "comp_plain_value", refusal());
+  registrar.impl("aten::_sparse_compressed_tensor_unsafe", "", refusal());
+}
+
+// Their results are the nested tensor's own bookkeeping, which lives on the CPU on every device.
+void registerNestedBookkeeping(Registrar& registrar) {
+  registrar.impl<&at::native::_nested_tensor_size>("aten::_nested_tensor_size");
+  registrar.impl<&at::native::_nested_tensor_strides>("aten::_nested_tensor_strides");
+  registrar.impl<&at::native::_nested_tensor_storage_offsets>(
+      "aten::_nested_tensor_storage_offsets");
 }
 
 } // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("empty.memory_format", TORCH_FN(empty));
-  m.impl("empty_strided", TORCH_FN(emptyStrided));
+void registerKernels() {
+  Registrar dense(c10::DispatchKey::PrivateUse1);
+  registerFactories(dense);
+  registerViews(dense);
+  registerCopies(dense);
+  registerRefusals(dense);
+  registerComputedKernels(dense);
+  registerRecurrentKernels(dense);
+  registerRecurrentLayers(dense);
+  registerHotPointwise(dense);
+  registerHotReductions(dense);
+  registerHotLayers(dense);
+  registerHotLists(dense);
+  registerRemaining(dense);
 
-  m.impl("view", TORCH_FN(view));
-  m.impl("as_strided", TORCH_FN(asStrided));
-  m.impl("_reshape_alias", TORCH_FN(reshapeAlias));
-  m.impl("unfold", TORCH_FN(unfold));
-  m.impl("view_as_real", TORCH_FN(viewAsReal));
-  m.impl("view_as_complex", TORCH_FN(viewAsComplex));
-  m.impl("set_", TORCH_FN(setToEmpty));
-  m.impl("set_.source_Tensor", TORCH_FN(setToTensor));
-  m.impl("set_.source_Storage", TORCH_FN(setToStorage));
-  m.impl("set_.source_Storage_storage_offset", TORCH_FN(setToStorageRange));
-  m.impl("resize_", TORCH_FN(resize));
+  dense.fallback(boxedFallback());
 
-  m.impl("copy_", TORCH_FN(copy));
-  m.impl("_copy_from", TORCH_FN(copyFrom));
-  m.impl("_copy_from_and_resize", TORCH_FN(copyFromAndResize));
-  m.impl("_local_scalar_dense", TORCH_FN(localScalar));
-  m.impl("record_stream", TORCH_FN(recordStream));
-  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(hasCompatibleImpl));
+  // With a kernel of its own below autograd a composite loses its formula, unless it has one here.
+  Registrar autograd(c10::DispatchKey::AutogradPrivateUse1);
+  registerRecurrentLayers(autograd);
+  autograd.impl<&dropout>("aten::dropout");
 
-  // They would make a compressed sparse tensor of neuron members that fails at its first use.
+  Registrar nested(c10::DispatchKey::NestedTensorPrivateUse1);
+  registerNestedBookkeeping(nested);
+  registerAll(nested, c10::DispatchKey::NestedTensorCPU);
+
+  Registrar quantized(c10::DispatchKey::QuantizedPrivateUse1);
+  registerAll(quantized, c10::DispatchKey::QuantizedCPU);
+
+  Registrar sparse(c10::DispatchKey::SparsePrivateUse1);
   for (const char* name :
-       {"sparse_compressed_tensor.comp_plain_value_size",
-        "sparse_compressed_tensor.comp_plain_value",
-        "_sparse_compressed_tensor_unsafe"}) {
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuseLayout>());
+       {"_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors"}) {
+    sparse.impl((std::string("aten::") + name).c_str(), "", refusal());
   }
-
-  registerComputedKernels(m);
-  registerRecurrentKernels(m);
-  registerHotPointwise(m);
-  registerHotReductions(m);
-  registerHotLayers(m);
-  registerHotLists(m);
-  registerRemaining(m, c10::DispatchKey::CPU, c10::DispatchKey::PrivateUse1);
+  sparse.impl("aten::empty", "memory_format", refusal());
+  Registrar(c10::DispatchKey::SparseCsrPrivateUse1)
+      .impl("aten::empty", "memory_format", refusal());
 }
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(boxedFallback()); }
-TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) { m.fallback(boxedQuantizedFallback()); }
-TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuseLayout>());
-}
-TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuseLayout>());
-}
-TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) { m.fallback(boxedNestedFallback()); }
-TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
-  // Their results are the tensor's own bookkeeping, which lives on the CPU on every device.
-  m.impl("_nested_tensor_size", TORCH_FN(at::native::_nested_tensor_size));
-  m.impl("_nested_tensor_strides", TORCH_FN(at::native::_nested_tensor_strides));
-  m.impl("_nested_tensor_storage_offsets", TORCH_FN(at::native::_nested_tensor_storage_offsets));
-  registerRemaining(
-      m, c10::DispatchKey::NestedTensorCPU, c10::DispatchKey::NestedTensorPrivateUse1);
-}
-TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {
-  registerRemaining(m, c10::DispatchKey::QuantizedCPU, c10::DispatchKey::QuantizedPrivateUse1);
-}
-
+// PyTorch's macros for the autocast lists want a torch::Library.
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) { registerAutocast(m); }
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 

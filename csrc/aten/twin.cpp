@@ -261,7 +261,8 @@ void retagView(c10::TensorImpl* impl, const at::TensorBase& original) {
       : DispatchKeySet(DispatchKey::AutogradPrivateUse1);
   impl->*Impl::keySet =
       impl->key_set() | autograd | DispatchKeySet(DispatchKey::ADInplaceOrView);
-  impl->set_version_counter(original.unsafeGetTensorImpl()->version_counter());
+  // Where the op is a view for autograd too, autograd makes it share the base's.
+  impl->set_version_counter(c10::VariableVersion(0));
 }
 
 namespace {

@@ -3,14 +3,13 @@
 #pragma once
 
 #include "aten/frame.h"
+#include "aten/registrar.h"
 #include "core/device.h"
 #include "core/generator.h"
 #include "core/trace.h"
 
 #include <ATen/core/IListRef.h>
 #include <ATen/core/List.h>
-#include <torch/library.h>
-
 #include <string_view>
 #include <tuple>
 
@@ -221,17 +220,8 @@ using AliasKernel = ComputedKernel<Op, &CpuKernel<Op>::call>;
 
 // Registers the alias kernel of every operator in the list.
 template <class... Ops>
-void registerAliasKernels(torch::Library& library) {
-  const auto name = [](const char* base, const char* overload) {
-    std::string full = base;
-    if (*overload != '\0') {
-      full.append(".").append(overload);
-    }
-    return full;
-  };
-  (library.impl(
-       name(Ops::name, Ops::overload_name).c_str(), TORCH_FN(AliasKernel<Ops>::call)),
-   ...);
+void registerAliasKernels(Registrar& registrar) {
+  (registrar.impl<&AliasKernel<Ops>::call>(Ops::name, Ops::overload_name), ...);
 }
 
 } // namespace torchneuron

@@ -37,8 +37,17 @@ NeuronGenerator::NeuronGenerator(c10::DeviceIndex device, at::Generator cpu)
 void NeuronGenerator::set_current_seed(uint64_t seed) { cpu_.set_current_seed(seed); }
 uint64_t NeuronGenerator::current_seed() const { return cpu_.current_seed(); }
 uint64_t NeuronGenerator::seed() { return cpu_.seed(); }
-void NeuronGenerator::set_offset(uint64_t offset) { cpu_.set_offset(offset); }
-uint64_t NeuronGenerator::get_offset() const { return cpu_.get_offset(); }
+
+// The state is a Mersenne Twister's, which has no offset. PyTorch pickles every generator but the
+// CPU's as seed, offset and state, so zero must be readable and settable.
+void NeuronGenerator::set_offset(uint64_t offset) {
+  TORCH_CHECK(
+      offset == 0,
+      "a neuron generator has no offset to set to ",
+      offset,
+      "\n\nhint: keep and restore its state with get_state() and set_state()");
+}
+uint64_t NeuronGenerator::get_offset() const { return 0; }
 
 void NeuronGenerator::set_state(const c10::TensorImpl& state) {
   cpu_.unsafeGetGeneratorImpl()->set_state(state);

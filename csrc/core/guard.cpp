@@ -69,9 +69,16 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
 
   void record(
       void** event,
-      const c10::Stream& /*stream*/,
-      const c10::DeviceIndex /*index*/,
+      const c10::Stream& stream,
+      const c10::DeviceIndex index,
       const c10::EventFlag /*flag*/) const override {
+    TORCH_CHECK(
+        index == -1 || index == stream.device_index(),
+        "an event of neuron:",
+        static_cast<int>(index),
+        " cannot be recorded on a stream of neuron:",
+        static_cast<int>(stream.device_index()),
+        "\n\nhint: make an event for each device");
     if (*event == nullptr) {
       *event = new EventState;
     }

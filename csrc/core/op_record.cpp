@@ -11,12 +11,10 @@ namespace {
 
 static_assert(static_cast<int>(c10::ScalarType::NumOptions) <= 64, "dtype masks are 64 bits");
 
-// Ops that take some operand from the CPU on every accelerator of PyTorch: indices, scales, step
-// counts, the bookkeeping of nested tensors. Not a namespace variable: kernels are registered
+// Ops that take some operand from the CPU on every accelerator of PyTorch: indices, lengths, the
+// bookkeeping of nested tensors. Not a namespace variable: kernels are registered
 // while libraries load, in no order.
 bool mixesDevices(std::string_view base) {
-  static constexpr std::string_view kFamilies[] = {
-      "aten::_foreach_", "aten::_fused_", "aten::_amp_", "aten::_nested_"};
   static constexpr std::string_view kOps[] = {
       "aten::index",
       "aten::index_put",
@@ -32,8 +30,7 @@ bool mixesDevices(std::string_view base) {
       "aten::_copy_from",
       "aten::_copy_from_and_resize",
   };
-  const auto starts = [base](std::string_view family) { return base.starts_with(family); };
-  return std::any_of(std::begin(kFamilies), std::end(kFamilies), starts) ||
+  return base.starts_with("aten::_nested_") ||
       std::find(std::begin(kOps), std::end(kOps), base) != std::end(kOps);
 }
 

@@ -70,6 +70,17 @@ SegmentSnapshot largeSnapshot(Block* first, c10::DeviceIndex device) {
   return snapshot;
 }
 
+// Viewers expect blocks that cover their segment: headers count as part of the block before them.
+void tile(SegmentSnapshot& segment) {
+  auto& blocks = segment.blocks;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const uintptr_t end =
+        i + 1 < blocks.size() ? blocks[i + 1].address : segment.address + segment.total_size;
+    blocks[i].address = i == 0 ? segment.address : blocks[i].address;
+    blocks[i].size = end - blocks[i].address;
+  }
+}
+
 SegmentSnapshot adoptedSnapshot(Block* block) {
   SegmentSnapshot snapshot{block->device, reinterpret_cast<uintptr_t>(dataOf(block)),
                            block->size_bytes};
@@ -297,6 +308,7 @@ void Pool::appendSnapshot(std::vector<SegmentSnapshot>& segments) {
   }
   for (size_t i = first; i < segments.size(); ++i) {
     segments[i].active_size = segments[i].allocated_size;
+    tile(segments[i]);
   }
 }
 

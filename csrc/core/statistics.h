@@ -12,8 +12,8 @@ namespace torchneuron {
 using c10::CachingDeviceAllocator::DeviceStats;
 
 struct BlockSnapshot {
-  uintptr_t address;  // of the data
-  size_t size;        // rounded bytes, headers not counted
+  uintptr_t address;  // of the data; of the segment for its first block
+  size_t size;        // up to the next block, headers included
   size_t requested_size;
   bool active;  // state "active_allocated", else "inactive"
 };

@@ -1,4 +1,5 @@
 // torchneuron._C: what the Python layers see of the C++ core. Its stub is src/torchneuron/_C.pyi.
+#include "aten/kernels.h"
 #include "aten/twin.h"
 #include "core/allocator.h"
 #include "core/cpu_allocator.h"
@@ -21,14 +22,14 @@ namespace py = pybind11;
 namespace torchneuron {
 namespace {
 
-// Everything that torch finds by lookup. The dispatcher's kernels and the guard register
-// themselves when the library is loaded.
+// Everything that torch finds by lookup; the guard registers itself when the library is loaded.
 void install() {
   c10::SetAllocator(c10::kPrivateUse1, neuronAllocator());
   installCpuAllocator();
   installPinnedAllocator();
   installTwinHooks();
   registerHooks();
+  registerKernels();
 }
 
 void bindDevice(py::module_& module) {

@@ -88,7 +88,7 @@ def test_views_out_and_resize_keep_memory_flat() -> None:
         torch.mm(x, x, out=out)
         out.resize_(0)
         out.untyped_storage().resize_(0)
-        view = x.t()[::2].view(-1, 2) if i % 2 else x[3:, ::5].unfold(0, 2, 1)
+        view = x.t()[::2].view(8, 4, 64) if i % 2 else x[3:, ::5].unfold(0, 2, 1)
         view.clone().set_(x.clone().untyped_storage(), 0, (8, 8))
         x.clone().data = x.clone()
         torch.stack([row for row in x.unbind()]).tolist()

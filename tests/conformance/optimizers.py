@@ -24,6 +24,9 @@ _IMPLEMENTATIONS: dict[str, dict[str, bool]] = {
     "fused": {"fused": True},
     "differentiable": {"differentiable": True},
 }
+# Has an implementation with foreach, and still never chooses it by itself.
+_NEVER_FOREACH = {"Adafactor"}
+
 _CHOICES = {key for chosen in _IMPLEMENTATIONS.values() for key in chosen}
 
 
@@ -111,7 +114,8 @@ def _number(value: Any) -> Any:
 
 def _prefers_foreach(info: OptimizerInfo, device: torch.device) -> bool:
     supported = torch.utils._foreach_utils._get_foreach_kernels_supported_devices()
-    return "foreach" in info.supported_impls and device.type in supported
+    may = "foreach" in info.supported_impls and info.name not in _NEVER_FOREACH
+    return may and device.type in supported
 
 
 def _draw(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

@@ -1,6 +1,7 @@
 """The programs that are run on both devices for one operator and one sample."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -42,7 +43,10 @@ class _Call:
         seed(device)
 
     def run(self, function: Callable[..., Any], **extra: Any) -> Any:
-        return function(self.input, *self.args, **{**self.kwargs, **extra})
+        # A factory called without a device makes its tensor where the default says.
+        default = nullcontext() if self.place.moved else self.place.device
+        with default:
+            return function(self.input, *self.args, **{**self.kwargs, **extra})
 
 
 def forward(entry: OpInfo, sample: SampleInput) -> Scenario:

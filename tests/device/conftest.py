@@ -1,14 +1,15 @@
-"""Fixtures of the device's tests: a device, and scripts in fresh processes."""
+"""Fixtures of the device's tests: a device, and scripts in processes that have not used it."""
 
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any
 
 import pytest
 import torch
 
 from behaviour.script import run_script
+from device.forking import ForkServer
 
 
 @pytest.fixture(autouse=True)
@@ -20,11 +21,21 @@ def device_zero_afterwards() -> Iterator[None]:
         torch.neuron.set_stream(torch.neuron.default_stream(index))
 
 
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    """Keep one process that has torch and has not used the device."""
+    server = ForkServer()
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def script(tmp_path: Path) -> Callable[..., CompletedProcess[str]]:
-    """Run a script in a fresh process, in this test's own folder."""
+def script(fork_server: ForkServer, tmp_path: Path) -> Callable[..., CompletedProcess[str]]:
+    """Run a script in a process that has torch and has not used the device."""
+    return functools.partial(fork_server.run, folder=tmp_path)
 
-    def run(source: str, **options: Any) -> CompletedProcess[str]:
-        return run_script(source, tmp_path, **options)
 
-    return run
+@pytest.fixture
+def fresh_script(tmp_path: Path) -> Callable[..., CompletedProcess[str]]:
+    """Run a script in a process that has not imported torch."""
+    return functools.partial(run_script, folder=tmp_path)

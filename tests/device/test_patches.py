@@ -4,6 +4,8 @@ import re
 import sys
 import threading
 import types
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 
 import numpy
 import pytest
@@ -18,18 +20,18 @@ def states() -> dict[str, str]:
 
 def test_every_patch_is_applied_or_waits_for_its_module() -> None:
     waiting = {name for name, state in states().items() if state == "waiting"}
-    assert waiting <= {"flex-attention"}
+    assert waiting <= {"flex-attention", "safetensors"}
     assert {state for name, state in states().items() if name not in waiting} == {"applied"}
 
 
 def test_every_row_says_what_why_and_where() -> None:
     for row in patches.rows():
-        assert row.target.startswith("torch.")
-        assert row.reason and re.search(r"\.py:\d+|\.cpp \(", row.upstream)
+        assert row.target.partition(".")[0] in {"torch", "safetensors"}
+        assert row.reason and re.search(r"\.(py|cpp|rs)\b", row.upstream)
 
 
-def test_start_up_imports_no_heavy_module(script) -> None:
-    script(
+def test_start_up_imports_no_heavy_module(fresh_script) -> None:
+    fresh_script(
         """
         import sys, torch
         for name in ("torch._dynamo", "torch.nn.attention.flex_attention", "jaxlib", "jax"):
@@ -66,8 +68,8 @@ def test_dlpack_of_other_devices_is_as_before() -> None:
 
 
 @pytest.mark.slow
-def test_flex_attention_takes_neuron_tensors(script) -> None:
-    script(
+def test_flex_attention_takes_neuron_tensors(fresh_script) -> None:
+    fresh_script(
         """
         import torch
         from torch.nn.attention import flex_attention as module
@@ -119,6 +121,25 @@ def test_printing_a_tensor_formats_it_as_on_the_cpu() -> None:
     x = torch.linspace(-3, 4000, 2000)
     on_neuron = repr(x.neuron())
     assert on_neuron.replace(", device='neuron:0'", "") == repr(x)
+
+
+def test_sending_a_tensor_to_another_process_is_a_clear_error() -> None:
+    tensor = torch.ones(3, device="neuron")
+    with pytest.raises(RuntimeError, match=r"(?s)neuron:0.*hint: send `tensor.cpu\(\)`"):
+        ForkingPickler.dumps(tensor)
+    assert tensor.share_memory_() is tensor
+    assert len(ForkingPickler.dumps(torch.ones(3))) > 0
+
+
+def test_safetensors_takes_neuron_devices(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    file = tmp_path / "tensors.safetensors"
+    safetensors.save_file({"x": torch.arange(3.0)}, file)
+    torch.neuron.set_device(2)
+    for device, index in (("neuron:1", 1), (torch.device("neuron", 3), 3), ("neuron", 2)):
+        loaded = safetensors.load_file(file, device=device)["x"]
+        assert loaded.device.index == index and loaded.tolist() == [0.0, 1.0, 2.0]
+    assert safetensors.load_file(file)["x"].device.type == "cpu"
 
 
 def test_scripting_cpu_autocast_works_as_before(script) -> None:

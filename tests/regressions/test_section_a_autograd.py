@@ -55,11 +55,13 @@ def test_a26_no_composite_operator_is_registered_without_autograd() -> None:
     assert len(registered) > 500, f"{DEVICE} registers too few kernels for this test to mean much"
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
     composite = [op for op in registered if has_kernel(op, "CompositeImplicitAutograd")]
-    # An operator that is also registered for the CPU has lost its composite formula there too.
+    # An operator that is also registered for the CPU has lost its composite formula there too;
+    # the one named below answers yes or no.
     lost = [
         op
         for op in composite
         if op.startswith("aten::")
+        and op != "aten::_has_compatible_shallow_copy_type"
         and not has_kernel(op, "CPU")
         and not has_kernel(op, "AutogradPrivateUse1")
     ]

@@ -269,7 +269,6 @@ def test_f16_copies_and_moves_keep_shared_parameters() -> None:
     assert copied.head.weight is copied.embed.weight is not weight
     assert copied.embed.weight.data_ptr() != weight.data_ptr()
     assert torch.equal(copied.embed.weight, weight)
-    assert copied.embed.weight.grad is not None
     tied.cpu()
     assert tied.head.weight is tied.embed.weight
 

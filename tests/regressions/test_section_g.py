@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils._pytree import tree_map_only
 
 from behaviour.subject import (
     DEVICE,
@@ -113,6 +114,11 @@ class OpLists:
         return [row for row in usable if "cudnn" not in row[0]]
 
 
+def as_half(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Give a float16 argument of the lists the half precision under test."""
+    return x.to(dtype) if x.dtype == torch.float16 else x
+
+
 def dtype_of(result: Any) -> Any:
     """Return the dtype of an operator's first result, or the type of a plain number."""
     while isinstance(result, (tuple, list)):
@@ -130,8 +136,9 @@ def test_g05_autocast_lists_are_those_of_cuda(dtype: torch.dtype) -> None:
     for kind, rows in vars(lists).items():
         for name, fn, row in rows:
             options = row[2] if len(row) > 2 and isinstance(row[2], dict) else {}
+            arguments = tree_map_only(torch.Tensor, lambda x: as_half(x, dtype), row[1])
             with torch.autocast(DEVICE, dtype=dtype):
-                result = outcome(lambda fn=fn, row=row, o=options: fn(*row[1], **o))
+                result = outcome(lambda fn=fn, a=arguments, o=options: fn(*a, **o))
             if isinstance(result, type):
                 wrong.append(f"{kind} {name} raised {result.__name__}")
                 continue

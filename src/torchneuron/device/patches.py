@@ -1,26 +1,21 @@
 """The few lines of torch that deny an outside device what they grant others, as one table.
 
-Each row names what is changed, why, and where upstream says so. A row is applied only if what it
-changes looks as it does in torch 2.13; otherwise torch stays as it is and `rows()` says so.
-`undo(name)` puts torch's own back. Modules that take long to import are changed once somebody else
-imports them. This is the only file that changes torch.
+Each row names what is changed, why, and where upstream says so; `replacements` holds what takes its
+place. A row is applied only if what it changes looks as it does in torch 2.13; otherwise it stays
+as it is and `rows()` says so. `undo(name)` puts the original back. Modules that take long to
+import, or may be absent, are changed once somebody else imports them. Only this file changes torch.
 """
 
 import functools
 import inspect
 import logging
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-import torch
-from torch.overrides import has_torch_function_unary
-
-from torchneuron import _C
-from torchneuron.device.amp import DEFAULT_AUTOCAST_DTYPE
+from torchneuron.device import replacements
 from torchneuron.device.on_import import after_import
 
 _log = logging.getLogger(__name__)
@@ -53,132 +48,6 @@ class Patch:
     replacement: Any = field(default=None, repr=False)
 
 
-def _dlpack_device(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def __dlpack_device__(self: torch.Tensor) -> tuple[Any, int]:  # noqa: N807
-        if not has_torch_function_unary(self) and self.device.type == "neuron":
-            from torch.utils.dlpack import DLDeviceType
-
-            return DLDeviceType.kDLExtDev, self.device.index
-        return original(self)
-
-    return __dlpack_device__
-
-
-def _dlpack(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def __dlpack__(self: torch.Tensor, **kwargs: Any) -> Any:  # noqa: N807
-        foreign = (
-            self.device.type == "neuron"
-            and kwargs.get("dl_device") is None
-            and sys._getframe(1).f_globals.get("__name__") != "torch.utils.dlpack"
-        )
-        if foreign and not has_torch_function_unary(self):
-            raise BufferError(
-                f"cannot hand memory of {self.device} to another library: only "
-                "torch.from_dlpack knows the device\n\nhint: pass `tensor.cpu()`"
-            )
-        return original(self, **kwargs)
-
-    return __dlpack__
-
-
-def _validate_device(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def validate(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
-        if query.device.type != "neuron":
-            original(query, key, value)
-
-    return validate
-
-
-def _grad_scaler_defaults(original: tuple[Any, ...]) -> tuple[Any, ...]:
-    return ("neuron", *original[1:])
-
-
-def _run_backward(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def _engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        # In a program that has not used the device there is nothing to prepare for.
-        if _C.is_configured():
-            _C.enter_thread()
-            _prepare_autocast()
-        return original(t_outputs, *args, **kwargs)
-
-    return _engine_run_backward
-
-
-class _AutocastThread(threading.local):
-    """Remember of each thread whether its autocast dtype for neuron was set to our default."""
-
-    prepared = False
-
-
-_autocast_thread = _AutocastThread()
-
-
-def _prepare_autocast() -> None:
-    """Give this thread our default autocast dtype, once, and leave later choices alone.
-
-    Backward does it too: torch restores the dtype when backward ends, also one that was set by an
-    autocast inside (torch.utils.checkpoint enters one).
-    """
-    if not _autocast_thread.prepared:
-        _autocast_thread.prepared = True
-        if torch.get_autocast_dtype("neuron") is torch.float16:
-            torch.set_autocast_dtype("neuron", DEFAULT_AUTOCAST_DTYPE)
-
-
-def _autocast_init(original: Callable[..., Any]) -> Callable[..., Any]:
-    _prepare_autocast()
-
-    @functools.wraps(original)
-    def __init__(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        if device_type == "neuron":
-            _prepare_autocast()
-        original(self, device_type, *args, **kwargs)
-
-    return __init__
-
-
-def _formatter_init(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def __init__(self: Any, tensor: torch.Tensor) -> None:  # noqa: N807
-        original(self, tensor.cpu() if tensor.device.type == "neuron" else tensor)
-
-    return __init__
-
-
-def _warned_already(original: bool) -> bool:
-    return True
-
-
-def _share_storage(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def share(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
-        if self.device.type == "neuron":
-            raise RuntimeError(
-                f"cannot send memory of {self.device} to another process: each process has its "
-                "own devices\n\nhint: send `tensor.cpu()` and move it there with "
-                '`.to("neuron")`'
-            )
-        return original(self, *args, **kwargs)
-
-    return share
-
-
-def _safe_open(original: Any) -> Any:
-    @functools.wraps(original, updated=())
-    def safe_open(filename: Any, framework: Any, device: Any = "cpu", **kwargs: Any) -> Any:
-        # It knows a closed list of device strings, and takes an accelerator's index.
-        if isinstance(device, str | torch.device) and torch.device(device).type == "neuron":
-            index = torch.device(device).index
-            device = _C.current_device() if index is None else index
-        return original(filename, framework, device, **kwargs)
-
-    return safe_open
-
-
 PATCHES = (
     Patch(
         "dlpack-device",
@@ -187,7 +56,7 @@ PATCHES = (
         "compares with the type `privateuse1`, which no renamed device has",
         "torch/_tensor.py:1688",
         "self",
-        _dlpack_device,
+        replacements.dlpack_device,
     ),
     Patch(
         "dlpack",
@@ -196,7 +65,7 @@ PATCHES = (
         "hands neuron memory to consumers that do not know the device; they fail unclearly",
         "torch/_tensor.py:1537",
         "self stream max_version dl_device copy",
-        _dlpack,
+        replacements.dlpack,
     ),
     Patch(
         "flex-attention",
@@ -205,7 +74,7 @@ PATCHES = (
         "keeps a closed list of devices",
         "torch/nn/attention/flex_attention.py:2075",
         "query key value",
-        _validate_device,
+        replacements.validate_device,
     ),
     Patch(
         "grad-scaler",
@@ -214,7 +83,7 @@ PATCHES = (
         "`GradScaler()` means CUDA, and disables itself where there is none",
         "torch/amp/grad_scaler.py:122",
         "",
-        _grad_scaler_defaults,
+        replacements.grad_scaler_defaults,
     ),
     Patch(
         "backward",
@@ -223,7 +92,7 @@ PATCHES = (
         "a thread's first neuron act may be a backward, before a kernel could prepare the thread",
         "torch/autograd/graph.py:966",
         "t_outputs args kwargs",
-        _run_backward,
+        replacements.run_backward,
     ),
     Patch(
         "backward-graph",
@@ -232,7 +101,7 @@ PATCHES = (
         "as `backward`, for callers that take the function from where it is defined",
         "torch/autograd/graph.py:966",
         "t_outputs args kwargs",
-        _run_backward,
+        replacements.run_backward,
     ),
     Patch(
         "autocast-dtype",
@@ -241,7 +110,7 @@ PATCHES = (
         "every thread starts with float16 for outside devices; the default here is bfloat16",
         "aten/src/ATen/autocast_mode.cpp (autocast_dtype)",
         "self device_type dtype enabled cache_enabled",
-        _autocast_init,
+        replacements.autocast_init,
     ),
     Patch(
         "print",
@@ -250,7 +119,7 @@ PATCHES = (
         "works out column widths on the device, in float64: printing would look like work there",
         "torch/_tensor_str.py:131",
         "self tensor",
-        _formatter_init,
+        replacements.formatter_init,
     ),
     Patch(
         "fork-rng",
@@ -259,7 +128,7 @@ PATCHES = (
         "warns that saving the generators of several devices is slow; here it is not",
         "torch/random.py:221",
         "",
-        _warned_already,
+        replacements.warned_already,
     ),
     Patch(
         "share-fd",
@@ -268,7 +137,7 @@ PATCHES = (
         "refuses to send device memory to another process in words that name no device",
         "torch/storage.py (_share_fd_cpu_)",
         "self args kwargs",
-        _share_storage,
+        replacements.share_storage,
     ),
     Patch(
         "share-filename",
@@ -277,7 +146,7 @@ PATCHES = (
         "as `share-fd`, for the other way of sharing",
         "torch/storage.py (_share_filename_cpu_)",
         "self args kwargs",
-        _share_storage,
+        replacements.share_storage,
     ),
     Patch(
         "safetensors",
@@ -286,7 +155,7 @@ PATCHES = (
         "knows a closed list of device strings; the index of the accelerator works",
         "safetensors 0.8.0 bindings/python/src/lib.rs (Device)",
         "",
-        _safe_open,
+        replacements.safe_open,
     ),
 )
 

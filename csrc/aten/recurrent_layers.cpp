@@ -1,0 +1,163 @@
+// LSTM, GRU and RNN layers. PyTorch multiplies the inputs of all time steps at once on the CPU
+// (or hands the layer to oneDNN) and goes step by step elsewhere; here the CPU's way is taken.
+#include "aten/bridge.h"
+#include "aten/kernels.h"
+#include "core/context.h"
+#include "core/trace.h"
+
+#include <ATen/ops/gru.h>
+#include <ATen/ops/gru_native.h>
+#include <ATen/ops/gru_ops.h>
+#include <ATen/ops/lstm.h>
+#include <ATen/ops/lstm_native.h>
+#include <ATen/ops/lstm_ops.h>
+#include <ATen/ops/rnn_relu.h>
+#include <ATen/ops/rnn_relu_native.h>
+#include <ATen/ops/rnn_relu_ops.h>
+#include <ATen/ops/rnn_tanh.h>
+#include <ATen/ops/rnn_tanh_native.h>
+#include <ATen/ops/rnn_tanh_ops.h>
+
+namespace torchneuron {
+namespace {
+
+// Allocations of the CPU composite come from the device.
+class HostScope {
+ public:
+  explicit HostScope(c10::DeviceIndex device) : outer_(kernelDevice) { kernelDevice = device; }
+  ~HostScope() { kernelDevice = outer_; }
+  HostScope(const HostScope&) = delete;
+  HostScope& operator=(const HostScope&) = delete;
+
+ private:
+  c10::DeviceIndex outer_;
+};
+
+void collect(std::vector<at::Tensor>& all, const at::Tensor& tensor) { all.push_back(tensor); }
+void collect(std::vector<at::Tensor>& all, at::TensorList tensors) {
+  all.insert(all.end(), tensors.begin(), tensors.end());
+}
+
+at::Tensor host(const at::Tensor& tensor) { return crossToHost(tensor); }
+std::vector<at::Tensor> host(at::TensorList tensors) {
+  std::vector<at::Tensor> crossed;
+  crossed.reserve(tensors.size());
+  for (const auto& tensor : tensors) {
+    crossed.push_back(crossToHost(tensor));
+  }
+  return crossed;
+}
+
+template <class... Results>
+std::tuple<Results...> device(std::tuple<Results...>&& results, c10::DeviceIndex index) {
+  return std::apply(
+      [index](const Results&... each) {
+        return std::tuple<Results...>(crossToDevice(each, index)...);
+      },
+      results);
+}
+
+// Dropout between layers draws from the device's generator, so it must happen on the device.
+bool drawsInside(int64_t num_layers, double dropout, bool train) {
+  return train && dropout > 0 && num_layers > 1;
+}
+
+template <class Op, auto composite, class State>
+auto paddedLayer(
+    const at::Tensor& input,
+    State state,
+    at::TensorList params,
+    bool has_biases,
+    int64_t num_layers,
+    double dropout,
+    bool train,
+    bool bidirectional,
+    bool batch_first) {
+  static OpRecord& record = opRecord(Op::name, Op::overload_name);
+  std::vector<at::Tensor> all;
+  collect(all, input);
+  collect(all, state);
+  collect(all, params);
+  const auto index = bridgeDevice(all);
+  if (index < 0 || drawsInside(num_layers, dropout, train)) {
+    return composite(
+        input, state, params, has_biases, num_layers, dropout, train, bidirectional, batch_first);
+  }
+  for (const auto& tensor : all) {
+    checkRefused(record, tensor.scalar_type());
+  }
+  countExecuted(record, input.scalar_type());
+  const HostScope scope(index);
+  return device(
+      Op::call(
+          host(input), host(state), host(params), has_biases, num_layers, dropout, train,
+          bidirectional, batch_first),
+      index);
+}
+
+template <class Op, auto composite, class State>
+auto packedLayer(
+    const at::Tensor& data,
+    const at::Tensor& batch_sizes,
+    State state,
+    at::TensorList params,
+    bool has_biases,
+    int64_t num_layers,
+    double dropout,
+    bool train,
+    bool bidirectional) {
+  static OpRecord& record = opRecord(Op::name, Op::overload_name);
+  std::vector<at::Tensor> all;
+  collect(all, data);
+  collect(all, state);
+  collect(all, params);
+  const auto index = bridgeDevice(all);
+  if (index < 0 || !batch_sizes.is_cpu() || drawsInside(num_layers, dropout, train)) {
+    return composite(
+        data, batch_sizes, state, params, has_biases, num_layers, dropout, train, bidirectional);
+  }
+  for (const auto& tensor : all) {
+    checkRefused(record, tensor.scalar_type());
+  }
+  countExecuted(record, data.scalar_type());
+  const HostScope scope(index);
+  return device(
+      Op::call(
+          host(data), batch_sizes, host(state), host(params), has_biases, num_layers, dropout,
+          train, bidirectional),
+      index);
+}
+
+using One = const at::Tensor&;
+using Many = at::TensorList;
+template <class Results, class State>
+using Padded = Results (*)(One, State, Many, bool, int64_t, double, bool, bool, bool);
+template <class Results, class State>
+using Packed = Results (*)(One, One, State, Many, bool, int64_t, double, bool, bool);
+using Two = std::tuple<at::Tensor, at::Tensor>;
+using Three = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+} // namespace
+
+void registerRecurrentLayers(Registrar& registrar) {
+  namespace ops = at::_ops;
+  namespace native = at::native;
+  constexpr Padded<Three, Many> kLstm = &native::lstm;
+  constexpr Packed<Three, Many> kPackedLstm = &native::lstm;
+  constexpr Padded<Two, One> kGru = &native::gru;
+  constexpr Packed<Two, One> kPackedGru = &native::gru;
+  constexpr Padded<Two, One> kTanh = &native::rnn_tanh;
+  constexpr Packed<Two, One> kPackedTanh = &native::rnn_tanh;
+  constexpr Padded<Two, One> kRelu = &native::rnn_relu;
+  constexpr Packed<Two, One> kPackedRelu = &native::rnn_relu;
+  registrar.impl<&paddedLayer<ops::lstm_input, kLstm, Many>>("aten::lstm", "input");
+  registrar.impl<&packedLayer<ops::lstm_data, kPackedLstm, Many>>("aten::lstm", "data");
+  registrar.impl<&paddedLayer<ops::gru_input, kGru, One>>("aten::gru", "input");
+  registrar.impl<&packedLayer<ops::gru_data, kPackedGru, One>>("aten::gru", "data");
+  registrar.impl<&paddedLayer<ops::rnn_tanh_input, kTanh, One>>("aten::rnn_tanh", "input");
+  registrar.impl<&packedLayer<ops::rnn_tanh_data, kPackedTanh, One>>("aten::rnn_tanh", "data");
+  registrar.impl<&paddedLayer<ops::rnn_relu_input, kRelu, One>>("aten::rnn_relu", "input");
+  registrar.impl<&packedLayer<ops::rnn_relu_data, kPackedRelu, One>>("aten::rnn_relu", "data");
+}
+
+} // namespace torchneuron

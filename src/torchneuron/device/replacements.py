@@ -1,0 +1,159 @@
+"""What stands in for the lines of torch and safetensors that `patches` changes.
+
+Each function takes the original and returns its replacement.
+"""
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import has_torch_function_unary
+
+from torchneuron import _C
+from torchneuron.device.amp import DEFAULT_AUTOCAST_DTYPE
+
+
+def dlpack_device(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return kDLExtDev and the index for neuron tensors."""
+
+    @functools.wraps(original)
+    def __dlpack_device__(self: torch.Tensor) -> tuple[Any, int]:  # noqa: N807
+        if not has_torch_function_unary(self) and self.device.type == "neuron":
+            from torch.utils.dlpack import DLDeviceType
+
+            return DLDeviceType.kDLExtDev, self.device.index
+        return original(self)
+
+    return __dlpack_device__
+
+
+def dlpack(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse to hand neuron memory to anybody but torch.from_dlpack."""
+
+    @functools.wraps(original)
+    def __dlpack__(self: torch.Tensor, **kwargs: Any) -> Any:  # noqa: N807
+        foreign = (
+            self.device.type == "neuron"
+            and kwargs.get("dl_device") is None
+            and sys._getframe(1).f_globals.get("__name__") != "torch.utils.dlpack"
+        )
+        if foreign and not has_torch_function_unary(self):
+            raise BufferError(
+                f"cannot hand memory of {self.device} to another library: only "
+                "torch.from_dlpack knows the device\n\nhint: pass `tensor.cpu()`"
+            )
+        return original(self, **kwargs)
+
+    return __dlpack__
+
+
+def validate_device(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let neuron tensors pass."""
+
+    @functools.wraps(original)
+    def validate(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+        if query.device.type != "neuron":
+            original(query, key, value)
+
+    return validate
+
+
+def grad_scaler_defaults(original: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Make neuron the default device."""
+    return ("neuron", *original[1:])
+
+
+def run_backward(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Prepare the calling thread, then run backward in it."""
+
+    @functools.wraps(original)
+    def _engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        # In a program that has not used the device there is nothing to prepare for.
+        if _C.is_configured():
+            _C.enter_thread()
+            _prepare_autocast()
+        return original(t_outputs, *args, **kwargs)
+
+    return _engine_run_backward
+
+
+class _AutocastThread(threading.local):
+    """Remember of each thread whether its autocast dtype for neuron was set to our default."""
+
+    prepared = False
+
+
+_autocast_thread = _AutocastThread()
+
+
+def _prepare_autocast() -> None:
+    """Give this thread our default autocast dtype, once, and leave later choices alone.
+
+    Backward does it too: torch restores the dtype when backward ends, also one that was set by an
+    autocast inside (torch.utils.checkpoint enters one).
+    """
+    if not _autocast_thread.prepared:
+        _autocast_thread.prepared = True
+        if torch.get_autocast_dtype("neuron") is torch.float16:
+            torch.set_autocast_dtype("neuron", DEFAULT_AUTOCAST_DTYPE)
+
+
+def autocast_init(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Give each thread bfloat16 as the default for neuron."""
+    _prepare_autocast()
+
+    @functools.wraps(original)
+    def __init__(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        if device_type == "neuron":
+            _prepare_autocast()
+        original(self, device_type, *args, **kwargs)
+
+    return __init__
+
+
+def formatter_init(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Work out column widths on the CPU."""
+
+    @functools.wraps(original)
+    def __init__(self: Any, tensor: torch.Tensor) -> None:  # noqa: N807
+        original(self, tensor.cpu() if tensor.device.type == "neuron" else tensor)
+
+    return __init__
+
+
+def warned_already(original: bool) -> bool:
+    """Make torch believe that it has warned."""
+    return True
+
+
+def share_storage(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse to send neuron memory to another process, and say what to send."""
+
+    @functools.wraps(original)
+    def share(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+        if self.device.type == "neuron":
+            raise RuntimeError(
+                f"cannot send memory of {self.device} to another process: each process has its "
+                "own devices\n\nhint: send `tensor.cpu()` and move it there with "
+                '`.to("neuron")`'
+            )
+        return original(self, *args, **kwargs)
+
+    return share
+
+
+def safe_open(original: Any) -> Any:
+    """Turn a neuron device into its index."""
+
+    @functools.wraps(original, updated=())
+    def safe_open(filename: Any, framework: Any, device: Any = "cpu", **kwargs: Any) -> Any:
+        # It knows a closed list of device strings, and takes an accelerator's index.
+        if isinstance(device, str | torch.device) and torch.device(device).type == "neuron":
+            index = torch.device(device).index
+            device = _C.current_device() if index is None else index
+        return original(filename, framework, device, **kwargs)
+
+    return safe_open
