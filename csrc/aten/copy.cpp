@@ -94,7 +94,8 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
 at::Tensor clone(const at::Tensor& self, std::optional<at::MemoryFormat> memory_format) {
   static OpRecord& record = opRecord("aten::clone", "");
   const auto format = memory_format.value_or(at::MemoryFormat::Preserve);
-  if (format == at::MemoryFormat::Preserve && isPlainCopy(self, self)) {
+  if (format == at::MemoryFormat::Preserve && !self.is_conj() && !self.is_neg() &&
+      isPlainCopy(self, self)) {
     auto result = emptyStrided(
         self.sizes(), self.strides(), self.scalar_type(), {}, self.device(), {});
     copyBytes(record, result, self);

@@ -107,23 +107,24 @@ def test_f13_mapped_files_load_onto_the_device(tmp_path: Path) -> None:
 
 
 def test_f14_safetensors_load_onto_an_index(tmp_path: Path) -> None:
-    """huggingface/safetensors #674, #578, #477: its loader knows a fixed list of devices."""
-    from safetensors import SafetensorError
+    """huggingface/safetensors #674, #578, #477: a device with an index was refused."""
+    from safetensors import safe_open
     from safetensors.torch import load_file, load_model, save_file, save_model
 
     path = str(tmp_path / "weights.safetensors")
     tensors = {"a": torch.randn(3, 4), "b": torch.arange(5), "c": torch.ones(2).bfloat16()}
     save_file({name: value.to(SECOND) for name, value in tensors.items()}, path)
-    with pytest.raises(SafetensorError, match="neuron:1"):
-        load_file(path, device=SECOND)
-    loaded = {name: value.to(SECOND) for name, value in load_file(path).items()}
-    assert loaded.keys() == tensors.keys()
-    for name, value in tensors.items():
-        assert str(loaded[name].device) == SECOND
-        assert torch.equal(loaded[name].cpu(), value)
+    for place, expected in ((DEVICE, FIRST), (SECOND, SECOND), ("cpu", "cpu")):
+        loaded = load_file(path, device=place)
+        assert loaded.keys() == tensors.keys()
+        for name, value in tensors.items():
+            assert str(loaded[name].device) == expected
+            assert torch.equal(loaded[name].cpu(), value)
+    with safe_open(path, framework="pt", device=SECOND) as file:
+        assert torch.equal(file.get_slice("a")[1:].cpu(), tensors["a"][1:])
     net, again = make_net(0, SECOND), make_net(1, SECOND)
     save_model(net, path)
-    load_model(again, path)
+    load_model(again, path, device=SECOND)
     assert_equal_states(state_of(again), state_of(net))
 
 
