@@ -144,11 +144,18 @@ void registerCopies(Registrar& registrar) {
   registrar.impl<&hasCompatibleImpl>("aten::_has_compatible_shallow_copy_type");
 }
 
-// They would make a sparse tensor of neuron members that fails at its first use.
-void registerRefusals(Registrar& registrar) {
-  registrar.impl("aten::sparse_compressed_tensor", "comp_plain_value_size", refusal());
-  registrar.impl("aten::sparse_compressed_tensor", "comp_plain_value", refusal());
-  registrar.impl("aten::_sparse_compressed_tensor_unsafe", "", refusal());
+// They would make a sparse tensor of neuron members that fails at its first use. The layout that
+// is asked for decides the key they are dispatched by.
+void registerRefusals() {
+  Registrar coo(c10::DispatchKey::SparsePrivateUse1);
+  coo.impl("aten::_sparse_coo_tensor_with_dims", "", refusal());
+  coo.impl("aten::_sparse_coo_tensor_with_dims_and_tensors", "", refusal());
+  coo.impl("aten::empty", "memory_format", refusal());
+  Registrar compressed(c10::DispatchKey::SparseCsrPrivateUse1);
+  compressed.impl("aten::sparse_compressed_tensor", "comp_plain_value_size", refusal());
+  compressed.impl("aten::sparse_compressed_tensor", "comp_plain_value", refusal());
+  compressed.impl("aten::_sparse_compressed_tensor_unsafe", "", refusal());
+  compressed.impl("aten::empty", "memory_format", refusal());
 }
 
 // Their results are the nested tensor's own bookkeeping, which lives on the CPU on every device.
@@ -166,7 +173,6 @@ void registerKernels() {
   registerFactories(dense);
   registerViews(dense);
   registerCopies(dense);
-  registerRefusals(dense);
   registerComputedKernels(dense);
   registerRecurrentKernels(dense);
   registerRecurrentLayers(dense);
@@ -190,14 +196,7 @@ void registerKernels() {
   Registrar quantized(c10::DispatchKey::QuantizedPrivateUse1);
   registerAll(quantized, c10::DispatchKey::QuantizedCPU);
 
-  Registrar sparse(c10::DispatchKey::SparsePrivateUse1);
-  for (const char* name :
-       {"_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors"}) {
-    sparse.impl((std::string("aten::") + name).c_str(), "", refusal());
-  }
-  sparse.impl("aten::empty", "memory_format", refusal());
-  Registrar(c10::DispatchKey::SparseCsrPrivateUse1)
-      .impl("aten::empty", "memory_format", refusal());
+  registerRefusals();
 }
 
 // PyTorch's macros for the autocast lists want a torch::Library.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from torchneuron import _C, config
 from torchneuron.config import Config
-from torchneuron.errors import LateConfigurationError, RuntimeUnavailableError
+from torchneuron.errors import InstanceError, LateConfigurationError, RuntimeUnavailableError
 
 if TYPE_CHECKING:  # `import torch` pays for what is imported here; first use pays for the rest
     from torchneuron.chips import EmulatedInstance
