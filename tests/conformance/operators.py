@@ -1,6 +1,7 @@
 """Check one operator of PyTorch's database on a device."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -39,16 +40,31 @@ def _check_forward(
     depth: Depth,
     results: Results,
 ) -> None:
-    values = entry.name not in scenarios.UNINITIALISED
+    judged = _judge_of(entry)
     forward = results.tally(dtype, "forward")
     for label, sample in _samples(entry, dtype, False, position, depth, forward):
-        verdict = judge(scenarios.forward(entry, sample), device, values=values)
+        verdict = judged(scenarios.forward(entry, sample), device)
         forward.add(verdict, label)
         if not verdict.accepted:
             continue
         for kind, name, scenario in _variants(entry, sample, position, depth):
-            verdict = judge(scenario, device, values=values)
+            defined = not (
+                name.startswith("zero") and entry.name in scenarios.UNINITIALISED_WHEN_EMPTY
+            )
+            verdict = (judged if defined else _judge_shapes)(scenario, device)
             results.tally(dtype, kind).add(verdict, f"{label} {name}".rstrip())
+
+
+def _judge_shapes(scenario: Scenario, device: torch.device) -> Verdict:
+    return judge(scenario, device, values=False)
+
+
+def _judge_of(entry: OpInfo) -> Callable[[Scenario, torch.device], Verdict]:
+    return partial(
+        judge,
+        values=entry.name not in scenarios.UNINITIALISED,
+        exact=entry.name not in scenarios.NOT_REPEATABLE,
+    )
 
 
 def _check_backward(
@@ -61,7 +77,7 @@ def _check_backward(
 ) -> None:
     tally = results.tally(dtype, "backward")
     for label, sample in _samples(entry, dtype, True, position, depth, tally):
-        tally.add(judge(scenarios.backward(entry, sample), device), label)
+        tally.add(_judge_of(entry)(scenarios.backward(entry, sample), device), label)
 
 
 def _check_errors(entry: OpInfo, device: torch.device, results: Results) -> None:

@@ -26,6 +26,15 @@ UNINITIALISED = {
     "resize_as_",
 }
 
+# The same for a batch of nothing: CPU's kernels return the scalar result before they write it.
+UNINITIALISED_WHEN_EMPTY = {
+    "nn.functional.multi_margin_loss",
+    "nn.functional.multilabel_margin_loss",
+}
+
+# CPU gives other last bits for other addresses of its arguments, on some machines seldom.
+NOT_REPEATABLE = {"linalg.lstsq"}
+
 OUT_STYLES = ("fitting", "empty", "strided", "wrong_dtype")
 
 

@@ -105,9 +105,16 @@ def describe() -> str:
 def _work_out(settings: Config, instance: str | None, lnc: int | None) -> EmulatedInstance:
     from torchneuron import chips
 
-    return chips.resolve(
-        instance=settings.instance if instance is None else instance,
-        lnc=settings.lnc if lnc is None else lnc,
-        visible_cores=settings.visible_cores,
-        num_cores=settings.num_cores,
-    )
+    try:
+        return chips.resolve(
+            instance=settings.instance if instance is None else instance,
+            lnc=settings.lnc if lnc is None else lnc,
+            visible_cores=settings.visible_cores,
+            num_cores=settings.num_cores,
+        )
+    except InstanceError as error:
+        if instance is not None:
+            raise
+        raise InstanceError(
+            f"TORCHNEURON_INSTANCE={settings.instance}: {error.message}", hint=error.hint
+        ) from error

@@ -1,11 +1,13 @@
 """Whose code a Python frame is: the user's, or that of a library."""
 
-import sysconfig
-from pathlib import Path
+import os
+import sys
 
 import torch
 
 import torchneuron
+
+_INSTALLED = ("site-packages", "dist-packages")
 
 
 def library_folders() -> list[str]:
@@ -14,8 +16,7 @@ def library_folders() -> list[str]:
     They are Python's own library, the places of installed packages, and this package, which may
     be installed from a source tree.
     """
-    paths = sysconfig.get_paths()
-    folders = {Path(paths[key]) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-    folders |= {Path(sysconfig.__file__).parent, Path(torch.__file__).parent.parent}
-    folders.update(Path(place) for place in torchneuron.__path__)
-    return sorted(f"{folder}/" for folder in folders)
+    folders = {os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch.__file__))}
+    folders.update(place for place in sys.path if place.rstrip("/").endswith(_INSTALLED))
+    folders.update(torchneuron.__path__)
+    return sorted(f"{folder.rstrip('/')}/" for folder in folders)
