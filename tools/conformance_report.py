@@ -191,7 +191,9 @@ def main() -> int:
         results.append(result)
         for text in result["problems"]:
             print(text, flush=True)
-        print(f"\r{number}/{len(cases)} {result['case']:<60.60}", end="", file=sys.stderr, flush=True)
+        print(
+            f"\r{number}/{len(cases)} {result['case']:<60.60}", end="", file=sys.stderr, flush=True
+        )
     print(file=sys.stderr)
     results.sort(key=lambda result: cases.index(result["case"]))
     text = render(results, known["declared"], time.monotonic() - began)

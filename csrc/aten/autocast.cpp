@@ -27,11 +27,9 @@ void registerLists(torch::Library& m) {
 #undef NEURON_PROMOTE
 }
 
-at::Tensor refuseBinaryCrossEntropy(
-    const at::Tensor& /*self*/,
-    const at::Tensor& /*target*/,
-    const std::optional<at::Tensor>& /*weight*/,
-    int64_t /*reduction*/) {
+at::Tensor refuseBinaryCrossEntropy(const at::Tensor& /*self*/, const at::Tensor& /*target*/,
+                                    const std::optional<at::Tensor>& /*weight*/,
+                                    int64_t /*reduction*/) {
   TORCH_CHECK(
       false,
       "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast: "
@@ -39,11 +37,11 @@ at::Tensor refuseBinaryCrossEntropy(
       "hint: use binary_cross_entropy_with_logits, or leave the autocast region for the loss");
 }
 
-} // namespace
+}  // namespace
 
 void registerAutocast(torch::Library& library) {
   registerLists(library);
   library.impl("binary_cross_entropy", TORCH_FN(refuseBinaryCrossEntropy));
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -38,14 +38,11 @@ c10::IValue aliasList(Frame& frame, Originals& originals, const c10::IValue& val
   return aliases;
 }
 
-c10::IValue aliasOptionalList(
-    Frame& frame,
-    Originals& originals,
-    const c10::IValue& value,
-    Access access) {
+c10::IValue aliasOptionalList(Frame& frame, Originals& originals, const c10::IValue& value,
+                              Access access) {
   const auto list = value.toOptionalTensorList();
   auto& kept = originals.lists.emplace_back();
-  kept.reserve(list.size()); // the frame points at its elements
+  kept.reserve(list.size());  // the frame points at its elements
   c10::List<std::optional<at::Tensor>> aliases;
   aliases.reserve(list.size());
   for (size_t i = 0; i < list.size(); ++i) {
@@ -62,17 +59,14 @@ bool isGenerator(const c10::Argument& argument) {
   const auto& type = argument.type();
   if (type->kind() == c10::TypeKind::OptionalType) {
     return type->expectRef<c10::OptionalType>().getElementType()->kind() ==
-        c10::TypeKind::GeneratorType;
+           c10::TypeKind::GeneratorType;
   }
   return type->kind() == c10::TypeKind::GeneratorType;
 }
 
 // Replaces the neuron arguments on top of the stack by what a CPU kernel takes.
-void prepareArguments(
-    Frame& frame,
-    Originals& originals,
-    const c10::FunctionSchema& schema,
-    Stack& stack) {
+void prepareArguments(Frame& frame, Originals& originals, const c10::FunctionSchema& schema,
+                      Stack& stack) {
   const auto& arguments = schema.arguments();
   const auto first = stack.size() - arguments.size();
   originals.values.assign(stack.begin() + static_cast<ptrdiff_t>(first), stack.end());
@@ -96,8 +90,7 @@ void prepareArguments(
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (isGenerator(arguments[i])) {
       const auto& value = originals.values[i];
-      stack[first + i] =
-          cpuGenerator(value.toOptional<at::Generator>(), frame.device());
+      stack[first + i] = cpuGenerator(value.toOptional<at::Generator>(), frame.device());
     }
   }
 }
@@ -119,11 +112,8 @@ void giveBackResults(Frame& frame, const OpRecord& record, size_t num_results, S
   }
 }
 
-void run(
-    OpRecord& record,
-    const c10::OperatorHandle& op,
-    Stack& stack,
-    c10::DispatchKeySet kernel) {
+void run(OpRecord& record, const c10::OperatorHandle& op, Stack& stack,
+         c10::DispatchKeySet kernel) {
   const auto& schema = op.schema();
   Originals originals;
   Frame frame(record);
@@ -147,7 +137,7 @@ class BoxedAlias final : public c10::OperatorKernel {
 
 // The record of an operator that fell back, found by its handle.
 OpRecord& fallbackRecord(const c10::OperatorHandle& op) {
-  static auto* mutex = new std::shared_mutex; // leaked: kernels may run during exit
+  static auto* mutex = new std::shared_mutex;  // leaked: kernels may run during exit
   static auto* records = new std::unordered_map<c10::OperatorHandle, OpRecord*>;
   {
     std::shared_lock lock(*mutex);
@@ -158,9 +148,7 @@ OpRecord& fallbackRecord(const c10::OperatorHandle& op) {
   }
   const auto& name = op.operator_name();
   TORCH_CHECK_NOT_IMPLEMENTED(
-      op.hasKernelForDispatchKey(c10::DispatchKey::CPU),
-      "Could not run '",
-      name,
+      op.hasKernelForDispatchKey(c10::DispatchKey::CPU), "Could not run '", name,
       "' on the neuron device: it has neither a neuron nor a CPU kernel\n\n"
       "hint: register one for \"cpu\" (torch.library), neuron then runs it on its own memory");
   auto& record = opRecord(name.name.c_str(), name.overload_name.c_str());
@@ -173,7 +161,7 @@ void fallback(const c10::OperatorHandle& op, Stack* stack) {
   run(fallbackRecord(op), op, *stack, kCpuKernel);
 }
 
-} // namespace
+}  // namespace
 
 c10::KernelFunction boxedAliasKernel(const c10::OperatorHandle& op, c10::DispatchKey kernel) {
   const auto& name = op.operator_name();
@@ -186,4 +174,4 @@ c10::KernelFunction boxedFallback() {
   return c10::KernelFunction::makeFromBoxedFunction<&fallback>();
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

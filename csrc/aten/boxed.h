@@ -12,4 +12,4 @@ c10::KernelFunction boxedAliasKernel(const c10::OperatorHandle& op, c10::Dispatc
 // For operators that have a CPU kernel and none of ours, those of other libraries among them.
 c10::KernelFunction boxedFallback();
 
-} // namespace torchneuron
+}  // namespace torchneuron

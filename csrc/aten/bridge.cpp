@@ -17,7 +17,7 @@ using torch::autograd::tensor_list;
 
 bool isPlain(const at::Tensor& tensor) {
   return tensor.defined() && tensor.is_privateuseone() && tensor.layout() == c10::kStrided &&
-      !tensor.key_set().has(c10::DispatchKey::Python) && !tensor._fw_grad(0).defined();
+         !tensor.key_set().has(c10::DispatchKey::Python) && !tensor._fw_grad(0).defined();
 }
 
 struct ToDevice;
@@ -37,13 +37,10 @@ struct ToHost : torch::autograd::Function<ToHost> {
 };
 
 struct ToDevice : torch::autograd::Function<ToDevice> {
-  static at::Tensor forward(
-      AutogradContext* /*context*/,
-      const at::Tensor& tensor,
-      int64_t device) {
+  static at::Tensor forward(AutogradContext* /*context*/, const at::Tensor& tensor,
+                            int64_t device) {
     auto result = at::empty_strided(
-        tensor.sizes(),
-        tensor.strides(),
+        tensor.sizes(), tensor.strides(),
         tensor.options().device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(device)));
     // The graph keeps the CPU tensor, so the memory cannot simply change hands.
     at::Tensor target(aliasOf(result, Access::kWrite, /*full=*/true).impl);
@@ -60,11 +57,11 @@ tensor_list ToHost::backward(AutogradContext* context, tensor_list grads) {
   return {grads[0].defined() ? ToDevice::apply(grads[0], device) : at::Tensor()};
 }
 
-} // namespace
+}  // namespace
 
 bool partsAreWatched() {
   return c10::impl::TorchDispatchModeTLS::any_modes_set() ||
-      c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
+         c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
 }
 
 c10::DeviceIndex bridgeDevice(at::ArrayRef<at::Tensor> tensors) {
@@ -81,10 +78,12 @@ c10::DeviceIndex bridgeDevice(at::ArrayRef<at::Tensor> tensors) {
   return device;
 }
 
-at::Tensor crossToHost(const at::Tensor& tensor) { return ToHost::apply(tensor); }
+at::Tensor crossToHost(const at::Tensor& tensor) {
+  return ToHost::apply(tensor);
+}
 
 at::Tensor crossToDevice(const at::Tensor& tensor, c10::DeviceIndex device) {
   return ToDevice::apply(tensor, static_cast<int64_t>(device));
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -19,4 +19,4 @@ at::Tensor crossToHost(const at::Tensor& tensor);
 // The values of a CPU result on the device; its gradient flows back to `tensor`.
 at::Tensor crossToDevice(const at::Tensor& tensor, c10::DeviceIndex device);
 
-} // namespace torchneuron
+}  // namespace torchneuron

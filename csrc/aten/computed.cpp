@@ -10,48 +10,33 @@
 namespace torchneuron {
 namespace {
 
-at::Tensor convolutionOverrideable(
-    const at::Tensor& input,
-    const at::Tensor& weight,
-    const std::optional<at::Tensor>& bias,
-    c10::SymIntArrayRef stride,
-    c10::SymIntArrayRef padding,
-    c10::SymIntArrayRef dilation,
-    bool transposed,
-    c10::SymIntArrayRef output_padding,
-    c10::SymInt groups) {
-  return at::convolution_symint(
-      input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
+at::Tensor convolutionOverrideable(const at::Tensor& input, const at::Tensor& weight,
+                                   const std::optional<at::Tensor>& bias,
+                                   c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+                                   c10::SymIntArrayRef dilation, bool transposed,
+                                   c10::SymIntArrayRef output_padding, c10::SymInt groups) {
+  return at::convolution_symint(input, weight, bias, stride, padding, dilation, transposed,
+                                output_padding, groups);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolutionBackwardOverrideable(
-    const at::Tensor& grad_output,
-    const at::Tensor& input,
-    const at::Tensor& weight,
-    c10::SymIntArrayRef stride,
-    c10::SymIntArrayRef padding,
-    c10::SymIntArrayRef dilation,
-    bool transposed,
-    c10::SymIntArrayRef output_padding,
-    c10::SymInt groups,
+    const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight,
+    c10::SymIntArrayRef stride, c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation,
+    bool transposed, c10::SymIntArrayRef output_padding, c10::SymInt groups,
     std::array<bool, 3> output_mask) {
   std::optional<std::vector<c10::SymInt>> bias_sizes;
   if (output_mask[2]) {
     bias_sizes = {grad_output.sym_size(1)};
   }
-  const auto sizes = bias_sizes.has_value()
-      ? at::OptionalSymIntArrayRef(*bias_sizes)
-      : at::OptionalSymIntArrayRef(std::nullopt);
-  return at::convolution_backward_symint(
-      grad_output, input, weight, sizes, stride, padding, dilation, transposed, output_padding,
-      groups, output_mask);
+  const auto sizes = bias_sizes.has_value() ? at::OptionalSymIntArrayRef(*bias_sizes)
+                                            : at::OptionalSymIntArrayRef(std::nullopt);
+  return at::convolution_backward_symint(grad_output, input, weight, sizes, stride, padding,
+                                         dilation, transposed, output_padding, groups, output_mask);
 }
 
 // As the CPU's kernel, drawing from the device's generator.
-std::tuple<at::Tensor, at::Tensor> nativeDropout(
-    const at::Tensor& input,
-    double p,
-    std::optional<bool> train) {
+std::tuple<at::Tensor, at::Tensor> nativeDropout(const at::Tensor& input, double p,
+                                                 std::optional<bool> train) {
   if (input.numel() == 0) {
     return {input.clone(), at::empty_like(input)};
   }
@@ -64,30 +49,17 @@ std::tuple<at::Tensor, at::Tensor> nativeDropout(
   return {input.mul(mask).mul_(keep == 0 ? 0. : 1 / keep), mask};
 }
 
-int64_t fusedSdpChoice(
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const std::optional<at::Tensor>& mask,
-    double dropout,
-    bool is_causal,
-    std::optional<double> scale,
-    bool enable_gqa) {
-  return at::_fused_sdp_choice(
-      query, key, value, mask, dropout, is_causal, scale, enable_gqa);
+int64_t fusedSdpChoice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                       const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
+                       std::optional<double> scale, bool enable_gqa) {
+  return at::_fused_sdp_choice(query, key, value, mask, dropout, is_causal, scale, enable_gqa);
 }
 
-} // namespace
+}  // namespace
 
-int64_t chooseAttention(
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const std::optional<at::Tensor>& mask,
-    double dropout,
-    bool is_causal,
-    std::optional<double> scale,
-    bool enable_gqa) {
+int64_t chooseAttention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                        const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
+                        std::optional<double> scale, bool enable_gqa) {
   // The fused kernel has no gradient for the mask, and an alias cannot tell that one is wanted.
   if (mask.has_value() && mask->requires_grad()) {
     return static_cast<int64_t>(sdp::SDPBackend::math);
@@ -98,15 +70,14 @@ int64_t chooseAttention(
 
 void registerComputedKernels(Registrar& registrar) {
   namespace ops = at::_ops;
-  registrar.impl<
-      &ComputedKernel<ops::convolution_overrideable, &convolutionOverrideable>::call>(
+  registrar.impl<&ComputedKernel<ops::convolution_overrideable, &convolutionOverrideable>::call>(
       "aten::convolution_overrideable");
-  registrar.impl<&ComputedKernel<
-      ops::convolution_backward_overrideable,
-      &convolutionBackwardOverrideable>::call>("aten::convolution_backward_overrideable");
+  registrar.impl<&ComputedKernel<ops::convolution_backward_overrideable,
+                                 &convolutionBackwardOverrideable>::call>(
+      "aten::convolution_backward_overrideable");
   registrar.impl<&ComputedKernel<ops::native_dropout, &nativeDropout>::call>(
       "aten::native_dropout");
   registrar.impl<&chooseAttention>("aten::_fused_sdp_choice");
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

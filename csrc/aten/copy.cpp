@@ -17,7 +17,9 @@ namespace {
 // threads win.
 constexpr size_t kPlainCopyBytes = 64 << 10;
 
-bool isNeuron(const at::Tensor& tensor) { return tensor.is_privateuseone(); }
+bool isNeuron(const at::Tensor& tensor) {
+  return tensor.is_privateuseone();
+}
 
 void touch(const at::Tensor& tensor, Access access) {
   if (isNeuron(tensor)) {
@@ -32,9 +34,9 @@ bool isPlainCopy(const at::Tensor& self, const at::Tensor& source) {
   const auto* to = self.unsafeGetTensorImpl();
   const auto* from = source.unsafeGetTensorImpl();
   return to->dtype() == from->dtype() && to->sizes() == from->sizes() &&
-      to->strides() == from->strides() && to->is_non_overlapping_and_dense_or_false() &&
-      self.nbytes() <= kPlainCopyBytes && self.is_conj() == source.is_conj() &&
-      self.is_neg() == source.is_neg() && !self.is_quantized();
+         to->strides() == from->strides() && to->is_non_overlapping_and_dense_or_false() &&
+         self.nbytes() <= kPlainCopyBytes && self.is_conj() == source.is_conj() &&
+         self.is_neg() == source.is_neg() && !self.is_quantized();
 }
 
 void copyBytes(OpRecord& record, const at::Tensor& self, const at::Tensor& source) {
@@ -52,7 +54,7 @@ void note(const at::Tensor& self, const at::Tensor& source) {
     return;
   }
   const auto direction = !isNeuron(source) ? Direction::kHostToDevice
-      : isNeuron(self)                     ? Direction::kDeviceToDevice
+                         : isNeuron(self)  ? Direction::kDeviceToDevice
                                            : Direction::kDeviceToHost;
   countTransfer(direction, source.scalar_type(), source.nbytes());
 }
@@ -60,14 +62,11 @@ void note(const at::Tensor& self, const at::Tensor& source) {
 void checkOperand(const at::Tensor& tensor) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       tensor.layout() == c10::kStrided && (tensor.is_cpu() || isNeuron(tensor)),
-      "cannot copy between the neuron device and a tensor of layout ",
-      tensor.layout(),
-      " on ",
-      tensor.device(),
-      "\n\nhint: copy through a dense CPU tensor");
+      "cannot copy between the neuron device and a tensor of layout ", tensor.layout(), " on ",
+      tensor.device(), "\n\nhint: copy through a dense CPU tensor");
 }
 
-} // namespace
+}  // namespace
 
 at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   static OpRecord& record = opRecord("aten::copy_", "");
@@ -96,13 +95,13 @@ at::Tensor clone(const at::Tensor& self, std::optional<at::MemoryFormat> memory_
   const auto format = memory_format.value_or(at::MemoryFormat::Preserve);
   if (format == at::MemoryFormat::Preserve && !self.is_conj() && !self.is_neg() &&
       isPlainCopy(self, self)) {
-    auto result = emptyStrided(
-        self.sizes(), self.strides(), self.scalar_type(), {}, self.device(), {});
+    auto result =
+        emptyStrided(self.sizes(), self.strides(), self.scalar_type(), {}, self.device(), {});
     copyBytes(record, result, self);
     return result;
   }
-  return ComputedKernel<at::_ops::clone, &CpuKernel<at::_ops::clone>::call>::call(
-      self, memory_format);
+  return ComputedKernel<at::_ops::clone, &CpuKernel<at::_ops::clone>::call>::call(self,
+                                                                                  memory_format);
 }
 
 at::Tensor copyFrom(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {
@@ -130,15 +129,13 @@ void recordStream(at::Tensor& /*self*/, c10::Stream /*stream*/) {}
 // parameters the objects that optimizers and tied layers hold.
 bool hasCompatibleImpl(const at::Tensor& self, const at::Tensor& from) {
   const auto plain = [](const at::Tensor& tensor) {
-    constexpr c10::DispatchKeySet kSpecial{
-        c10::DispatchKey::Sparse,
-        c10::DispatchKey::SparseCsr,
-        c10::DispatchKey::NestedTensor,
-        c10::DispatchKey::Quantized};
+    constexpr c10::DispatchKeySet kSpecial{c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
+                                           c10::DispatchKey::NestedTensor,
+                                           c10::DispatchKey::Quantized};
     return (tensor.is_cpu() || isNeuron(tensor)) && tensor.layout() == c10::kStrided &&
-        !tensor.key_set().has_any(kSpecial);
+           !tensor.key_set().has_any(kSpecial);
   };
   return plain(self) && plain(from);
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -19,4 +19,4 @@ at::Tensor dropout(const at::Tensor& input, double p, bool train) {
   return input * noise;
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -11,17 +11,12 @@
 namespace torchneuron {
 namespace {
 
-void checkOptions(
-    OpRecord& record,
-    at::ScalarType dtype,
-    std::optional<at::Layout> layout,
-    std::optional<bool> pin_memory) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      c10::layout_or_default(layout) == c10::kStrided,
-      "cannot make a tensor of layout ",
-      c10::layout_or_default(layout),
-      ": the neuron device keeps strided tensors only\n\n"
-      "hint: make it on the CPU, or make a dense one");
+void checkOptions(OpRecord& record, at::ScalarType dtype, std::optional<at::Layout> layout,
+                  std::optional<bool> pin_memory) {
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == c10::kStrided,
+                              "cannot make a tensor of layout ", c10::layout_or_default(layout),
+                              ": the neuron device keeps strided tensors only\n\n"
+                              "hint: make it on the CPU, or make a dense one");
   TORCH_CHECK(
       !c10::pinned_memory_or_default(pin_memory),
       "Only dense CPU tensors can be pinned\n\nhint: drop pin_memory=True for device tensors");
@@ -36,35 +31,27 @@ c10::DeviceIndex indexOf(std::optional<at::Device> device) {
 at::Tensor makeTensor(size_t nbytes, at::ScalarType dtype, c10::DeviceIndex device) {
   auto* allocator = neuronAllocator();
   auto storage = c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(),
-      nbytes,
-      allocator->allocateOn(nbytes, device),
-      allocator,
+      c10::StorageImpl::use_byte_size_t(), nbytes, allocator->allocateOn(nbytes, device), allocator,
       /*resizable=*/true);
   return at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage),
-      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
       c10::scalarTypeToTypeMeta(dtype));
 }
 
 at::Tensor filledIfDeterministic(at::Tensor tensor) {
   auto& context = at::globalContext();
-  if (C10_UNLIKELY(
-          context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory())) {
+  if (C10_UNLIKELY(context.deterministicAlgorithms() &&
+                   context.deterministicFillUninitializedMemory())) {
     at::native::fill_empty_deterministic_(tensor);
   }
   return tensor;
 }
 
-} // namespace
+}  // namespace
 
-at::Tensor empty(
-    at::IntArrayRef size,
-    std::optional<at::ScalarType> dtype,
-    std::optional<at::Layout> layout,
-    std::optional<at::Device> device,
-    std::optional<bool> pin_memory,
-    std::optional<at::MemoryFormat> memory_format) {
+at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
+                 std::optional<at::Layout> layout, std::optional<at::Device> device,
+                 std::optional<bool> pin_memory, std::optional<at::MemoryFormat> memory_format) {
   static OpRecord& record = opRecord("aten::empty", "memory_format");
   const auto scalar_type = c10::dtype_or_default(dtype);
   checkOptions(record, scalar_type, layout, pin_memory);
@@ -80,22 +67,17 @@ at::Tensor empty(
   return filledIfDeterministic(std::move(tensor));
 }
 
-at::Tensor emptyStrided(
-    at::IntArrayRef size,
-    at::IntArrayRef stride,
-    std::optional<at::ScalarType> dtype,
-    std::optional<at::Layout> layout,
-    std::optional<at::Device> device,
-    std::optional<bool> pin_memory) {
+at::Tensor emptyStrided(at::IntArrayRef size, at::IntArrayRef stride,
+                        std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                        std::optional<at::Device> device, std::optional<bool> pin_memory) {
   static OpRecord& record = opRecord("aten::empty_strided", "");
   const auto scalar_type = c10::dtype_or_default(dtype);
   checkOptions(record, scalar_type, layout, pin_memory);
   at::detail::check_size_nonnegative(size);
-  const auto nbytes =
-      at::detail::computeStorageNbytes(size, stride, c10::elementSize(scalar_type));
+  const auto nbytes = at::detail::computeStorageNbytes(size, stride, c10::elementSize(scalar_type));
   auto tensor = makeTensor(nbytes, scalar_type, indexOf(device));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride);
   return filledIfDeterministic(std::move(tensor));
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -5,9 +5,8 @@
 
 namespace torchneuron {
 namespace {
-constexpr c10::DispatchKeySet kMathBits{
-    c10::DispatchKey::Conjugate, c10::DispatchKey::Negative};
-} // namespace
+constexpr c10::DispatchKeySet kMathBits{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative};
+}  // namespace
 
 Frame::Frame(OpRecord& op, MixedDevices mixed)
     : op_(op), below_autograd_(kBelowAutograd), outer_device_(kernelDevice), mixed_(mixed) {
@@ -41,9 +40,7 @@ c10::TensorImpl* Frame::alias(const at::Tensor& tensor, Access access) {
     off_device_ = &tensor;
   }
   TORCH_CHECK_NOT_IMPLEMENTED(
-      impl->has_storage() && impl->layout() == c10::kStrided,
-      op_.name,
-      ": an argument has layout ",
+      impl->has_storage() && impl->layout() == c10::kStrided, op_.name, ": an argument has layout ",
       impl->layout(),
       ", and the neuron device keeps strided tensors only\n\nhint: convert it with .to_dense()");
   checkRefused(op_, c10::typeMetaToScalarType(impl->dtype()));
@@ -74,13 +71,9 @@ void Frame::place(c10::Device device) {
 
 void Frame::begin() {
   if (C10_UNLIKELY(device_ < 0)) {
-    TORCH_CHECK(
-        off_device_ == nullptr,
-        "Expected a '",
-        off_device_->device().type(),
-        "' device type for generator but found 'neuron' (in ",
-        op_.name,
-        ")\n\nhint: draw on the neuron device, or from a generator of the tensor's device");
+    TORCH_CHECK(off_device_ == nullptr, "Expected a '", off_device_->device().type(),
+                "' device type for generator but found 'neuron' (in ", op_.name,
+                ")\n\nhint: draw on the neuron device, or from a generator of the tensor's device");
     device_ = resolveIndex(c10::Device(c10::kPrivateUse1));
   }
   if (C10_UNLIKELY(off_device_ != nullptr)) {
@@ -99,14 +92,8 @@ void Frame::failMixed() const {
   TORCH_CHECK(
       false,
       "Expected all tensors to be on the same device, but found at least two devices, neuron:",
-      static_cast<int>(device_),
-      " and ",
-      off_device_->device(),
-      "! (in ",
-      op_.name,
-      ")\n\nhint: move the operand with .to(\"neuron:",
-      static_cast<int>(device_),
-      "\")");
+      static_cast<int>(device_), " and ", off_device_->device(), "! (in ", op_.name,
+      ")\n\nhint: move the operand with .to(\"neuron:", static_cast<int>(device_), "\")");
 }
 
 void Frame::finish() {
@@ -124,17 +111,15 @@ void Frame::finish() {
 void Frame::carryOver(Slot& slot) {
   auto* impl = slot.original->unsafeGetTensorImpl();
   auto* alias = slot.impl();
-  if (C10_UNLIKELY(adoptTwinResize(
-          impl->unsafe_storage().unsafeGetStorageImpl(),
-          alias->unsafe_storage().unsafeGetStorageImpl()))) {
-    slot.alias.home = nullptr; // that block is gone
+  if (C10_UNLIKELY(adoptTwinResize(impl->unsafe_storage().unsafeGetStorageImpl(),
+                                   alias->unsafe_storage().unsafeGetStorageImpl()))) {
+    slot.alias.home = nullptr;  // that block is gone
   }
   if (impl->key_set().has(c10::DispatchKey::NestedTensor)) {
-    return; // its sizes are tensors, which both share
+    return;  // its sizes are tensors, which both share
   }
-  if (C10_UNLIKELY(
-          impl->storage_offset() != alias->storage_offset() ||
-          impl->sizes() != alias->sizes() || impl->strides() != alias->strides())) {
+  if (C10_UNLIKELY(impl->storage_offset() != alias->storage_offset() ||
+                   impl->sizes() != alias->sizes() || impl->strides() != alias->strides())) {
     impl->set_sizes_and_strides(alias->sizes(), alias->strides(), alias->storage_offset());
   }
   if (C10_UNLIKELY(((impl->key_set() ^ alias->key_set()) & kMathBits) != c10::DispatchKeySet())) {
@@ -173,4 +158,4 @@ const at::Tensor& Frame::original(const at::Tensor& result) const {
   return result;
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

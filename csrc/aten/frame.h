@@ -68,7 +68,7 @@ class Frame {
   OpRecord& op_;
   c10::impl::ExcludeDispatchKeyGuard below_autograd_;
   c10::SmallVector<Slot, 6> slots_;
-  const at::Tensor* off_device_ = nullptr; // an operand that may not stand beside neuron ones
+  const at::Tensor* off_device_ = nullptr;  // an operand that may not stand beside neuron ones
   c10::DeviceIndex device_ = -1;
   c10::DeviceIndex outer_device_;
   MixedDevices mixed_;
@@ -82,9 +82,8 @@ class BorrowedTensor {
   BorrowedTensor() = default;
   BorrowedTensor(Frame& frame, const at::Tensor& tensor, Access access) {
     if (tensor.defined()) {
-      tensor_ = at::Tensor(
-          c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(
-              frame.alias(tensor, access)));
+      tensor_ = at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(
+          frame.alias(tensor, access)));
     }
   }
   BorrowedTensor(BorrowedTensor&& other) noexcept : tensor_(std::move(other.tensor_)) {}
@@ -97,4 +96,4 @@ class BorrowedTensor {
   at::Tensor tensor_;
 };
 
-} // namespace torchneuron
+}  // namespace torchneuron

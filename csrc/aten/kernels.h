@@ -10,28 +10,17 @@
 namespace torchneuron {
 
 // factories.cpp
-at::Tensor empty(
-    at::IntArrayRef size,
-    std::optional<at::ScalarType> dtype,
-    std::optional<at::Layout> layout,
-    std::optional<at::Device> device,
-    std::optional<bool> pin_memory,
-    std::optional<at::MemoryFormat> memory_format);
-at::Tensor emptyStrided(
-    at::IntArrayRef size,
-    at::IntArrayRef stride,
-    std::optional<at::ScalarType> dtype,
-    std::optional<at::Layout> layout,
-    std::optional<at::Device> device,
-    std::optional<bool> pin_memory);
+at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
+                 std::optional<at::Layout> layout, std::optional<at::Device> device,
+                 std::optional<bool> pin_memory, std::optional<at::MemoryFormat> memory_format);
+at::Tensor emptyStrided(at::IntArrayRef size, at::IntArrayRef stride,
+                        std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                        std::optional<at::Device> device, std::optional<bool> pin_memory);
 
 // views.cpp: metadata only, on the neuron tensor itself
 at::Tensor view(const at::Tensor& self, at::IntArrayRef size);
-at::Tensor asStrided(
-    const at::Tensor& self,
-    at::IntArrayRef size,
-    at::IntArrayRef stride,
-    std::optional<int64_t> storage_offset);
+at::Tensor asStrided(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride,
+                     std::optional<int64_t> storage_offset);
 at::Tensor reshapeAlias(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride);
 at::Tensor unfold(const at::Tensor& self, int64_t dimension, int64_t size, int64_t step);
 at::Tensor viewAsReal(const at::Tensor& self);
@@ -39,16 +28,10 @@ at::Tensor viewAsComplex(const at::Tensor& self);
 at::Tensor& setToEmpty(at::Tensor& self);
 at::Tensor& setToTensor(at::Tensor& self, const at::Tensor& source);
 at::Tensor& setToStorage(at::Tensor& self, at::Storage source);
-at::Tensor& setToStorageRange(
-    at::Tensor& self,
-    at::Storage source,
-    int64_t storage_offset,
-    at::IntArrayRef size,
-    at::IntArrayRef stride);
-const at::Tensor& resize(
-    const at::Tensor& self,
-    at::IntArrayRef size,
-    std::optional<at::MemoryFormat> memory_format);
+at::Tensor& setToStorageRange(at::Tensor& self, at::Storage source, int64_t storage_offset,
+                              at::IntArrayRef size, at::IntArrayRef stride);
+const at::Tensor& resize(const at::Tensor& self, at::IntArrayRef size,
+                         std::optional<at::MemoryFormat> memory_format);
 
 // copy.cpp
 at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking);
@@ -64,15 +47,9 @@ void registerComputedKernels(Registrar& registrar);
 void registerRecurrentKernels(Registrar& registrar);
 // recurrent_layers.cpp: whole layers, for both the autograd key and the backend key
 void registerRecurrentLayers(Registrar& registrar);
-int64_t chooseAttention(
-    const at::Tensor& query,
-    const at::Tensor& key,
-    const at::Tensor& value,
-    const std::optional<at::Tensor>& mask,
-    double dropout,
-    bool is_causal,
-    std::optional<double> scale,
-    bool enable_gqa);
+int64_t chooseAttention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                        const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
+                        std::optional<double> scale, bool enable_gqa);
 
 // dropout.cpp, for the autograd key
 at::Tensor dropout(const at::Tensor& input, double p, bool train);
@@ -92,4 +69,4 @@ void registerKernels();
 // refusals.cpp: tensors of layouts that the device does not have
 void refuseLayout(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-} // namespace torchneuron
+}  // namespace torchneuron

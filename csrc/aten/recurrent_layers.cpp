@@ -33,12 +33,16 @@ class HostScope {
   c10::DeviceIndex outer_;
 };
 
-void collect(std::vector<at::Tensor>& all, const at::Tensor& tensor) { all.push_back(tensor); }
+void collect(std::vector<at::Tensor>& all, const at::Tensor& tensor) {
+  all.push_back(tensor);
+}
 void collect(std::vector<at::Tensor>& all, at::TensorList tensors) {
   all.insert(all.end(), tensors.begin(), tensors.end());
 }
 
-at::Tensor host(const at::Tensor& tensor) { return crossToHost(tensor); }
+at::Tensor host(const at::Tensor& tensor) {
+  return crossToHost(tensor);
+}
 std::vector<at::Tensor> host(at::TensorList tensors) {
   std::vector<at::Tensor> crossed;
   crossed.reserve(tensors.size());
@@ -63,16 +67,9 @@ bool drawsInside(int64_t num_layers, double dropout, bool train) {
 }
 
 template <class Op, auto composite, class State>
-auto paddedLayer(
-    const at::Tensor& input,
-    State state,
-    at::TensorList params,
-    bool has_biases,
-    int64_t num_layers,
-    double dropout,
-    bool train,
-    bool bidirectional,
-    bool batch_first) {
+auto paddedLayer(const at::Tensor& input, State state, at::TensorList params, bool has_biases,
+                 int64_t num_layers, double dropout, bool train, bool bidirectional,
+                 bool batch_first) {
   static OpRecord& record = opRecord(Op::name, Op::overload_name);
   std::vector<at::Tensor> all;
   collect(all, input);
@@ -80,32 +77,23 @@ auto paddedLayer(
   collect(all, params);
   const auto index = bridgeDevice(all);
   if (index < 0 || drawsInside(num_layers, dropout, train)) {
-    return composite(
-        input, state, params, has_biases, num_layers, dropout, train, bidirectional, batch_first);
+    return composite(input, state, params, has_biases, num_layers, dropout, train, bidirectional,
+                     batch_first);
   }
   for (const auto& tensor : all) {
     checkRefused(record, tensor.scalar_type());
   }
   countExecuted(record, input.scalar_type());
   const HostScope scope(index);
-  return device(
-      Op::call(
-          host(input), host(state), host(params), has_biases, num_layers, dropout, train,
-          bidirectional, batch_first),
-      index);
+  return device(Op::call(host(input), host(state), host(params), has_biases, num_layers, dropout,
+                         train, bidirectional, batch_first),
+                index);
 }
 
 template <class Op, auto composite, class State>
-auto packedLayer(
-    const at::Tensor& data,
-    const at::Tensor& batch_sizes,
-    State state,
-    at::TensorList params,
-    bool has_biases,
-    int64_t num_layers,
-    double dropout,
-    bool train,
-    bool bidirectional) {
+auto packedLayer(const at::Tensor& data, const at::Tensor& batch_sizes, State state,
+                 at::TensorList params, bool has_biases, int64_t num_layers, double dropout,
+                 bool train, bool bidirectional) {
   static OpRecord& record = opRecord(Op::name, Op::overload_name);
   std::vector<at::Tensor> all;
   collect(all, data);
@@ -113,19 +101,17 @@ auto packedLayer(
   collect(all, params);
   const auto index = bridgeDevice(all);
   if (index < 0 || !batch_sizes.is_cpu() || drawsInside(num_layers, dropout, train)) {
-    return composite(
-        data, batch_sizes, state, params, has_biases, num_layers, dropout, train, bidirectional);
+    return composite(data, batch_sizes, state, params, has_biases, num_layers, dropout, train,
+                     bidirectional);
   }
   for (const auto& tensor : all) {
     checkRefused(record, tensor.scalar_type());
   }
   countExecuted(record, data.scalar_type());
   const HostScope scope(index);
-  return device(
-      Op::call(
-          host(data), batch_sizes, host(state), host(params), has_biases, num_layers, dropout,
-          train, bidirectional),
-      index);
+  return device(Op::call(host(data), batch_sizes, host(state), host(params), has_biases, num_layers,
+                         dropout, train, bidirectional),
+                index);
 }
 
 using One = const at::Tensor&;
@@ -137,7 +123,7 @@ using Packed = Results (*)(One, One, State, Many, bool, int64_t, double, bool, b
 using Two = std::tuple<at::Tensor, at::Tensor>;
 using Three = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-} // namespace
+}  // namespace
 
 void registerRecurrentLayers(Registrar& registrar) {
   namespace ops = at::_ops;
@@ -160,4 +146,4 @@ void registerRecurrentLayers(Registrar& registrar) {
   registrar.impl<&packedLayer<ops::rnn_relu_data, kPackedRelu, One>>("aten::rnn_relu", "data");
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -6,11 +6,9 @@ namespace torchneuron {
 
 void refuseLayout(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
   TORCH_CHECK_NOT_IMPLEMENTED(
-      false,
-      "'",
-      op.operator_name(),
+      false, "'", op.operator_name(),
       "' on sparse neuron tensors: the neuron device keeps strided tensors only\n\n"
       "hint: use the dense form (sparse=False for embeddings), or keep this tensor on the CPU");
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -18,8 +18,8 @@ namespace {
 bool isDevice(const c10::Argument& argument) {
   const auto& type = argument.type();
   const auto kind = type->kind() == c10::TypeKind::OptionalType
-      ? type->expectRef<c10::OptionalType>().getElementType()->kind()
-      : type->kind();
+                        ? type->expectRef<c10::OptionalType>().getElementType()->kind()
+                        : type->kind();
   return kind == c10::TypeKind::DeviceObjType;
 }
 
@@ -45,27 +45,25 @@ bool runsWhole(const c10::OperatorHandle& op) {
   const auto& schema = op.schema();
   if (!op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
       op.hasTag(at::Tag::inplace_view) || op.hasTag(at::Tag::generated) ||
-      std::find(std::begin(kNotWhole), std::end(kNotWhole), schema.name()) !=
-          std::end(kNotWhole)) {
+      std::find(std::begin(kNotWhole), std::end(kNotWhole), schema.name()) != std::end(kNotWhole)) {
     return false;
   }
   bool takes_tensor = false;
   for (const auto& argument : schema.arguments()) {
     const auto* alias = argument.alias_info();
     if (isDevice(argument) || (alias != nullptr && !alias->isWrite())) {
-      return false; // a factory, or a view
+      return false;  // a factory, or a view
     }
     takes_tensor |= argument.type()->isSubtypeOf(c10::TensorType::get()) ||
-        argument.type()->isSubtypeOf(c10::ListType::ofTensors());
+                    argument.type()->isSubtypeOf(c10::ListType::ofTensors());
   }
   return takes_tensor;
 }
 
 bool isComposite(const c10::OperatorHandle& op) {
-  for (const auto key :
-       {c10::DispatchKey::CompositeExplicitAutograd,
-        c10::DispatchKey::CompositeExplicitAutogradNonFunctional,
-        c10::DispatchKey::CompositeImplicitAutograd}) {
+  for (const auto key : {c10::DispatchKey::CompositeExplicitAutograd,
+                         c10::DispatchKey::CompositeExplicitAutogradNonFunctional,
+                         c10::DispatchKey::CompositeImplicitAutograd}) {
     if (op.hasKernelForDispatchKey(key)) {
       return true;
     }
@@ -166,7 +164,7 @@ void registerNestedBookkeeping(Registrar& registrar) {
       "aten::_nested_tensor_storage_offsets");
 }
 
-} // namespace
+}  // namespace
 
 void registerKernels() {
   Registrar dense(c10::DispatchKey::PrivateUse1);
@@ -200,11 +198,15 @@ void registerKernels() {
 }
 
 // PyTorch's macros for the autocast lists want a torch::Library.
-TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) { registerAutocast(m); }
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+  registerAutocast(m);
+}
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFallthrough());
+}
 
-} // namespace torchneuron
+}  // namespace torchneuron
 
 namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &torchneuron::chooseAttention)
-} // namespace at::native
+}  // namespace at::native

@@ -11,15 +11,15 @@ void keep(c10::RegistrationHandleRAII handle) {
   handles->push_back(std::move(handle));
 }
 
-} // namespace
+}  // namespace
 
 void Registrar::impl(c10::OperatorName name, c10::KernelFunction kernel) {
-  keep(c10::Dispatcher::singleton().registerImpl(
-      std::move(name), key_, std::move(kernel), std::nullopt, nullptr, "torchneuron"));
+  keep(c10::Dispatcher::singleton().registerImpl(std::move(name), key_, std::move(kernel),
+                                                 std::nullopt, nullptr, "torchneuron"));
 }
 
 void Registrar::fallback(c10::KernelFunction kernel) {
   keep(c10::Dispatcher::singleton().registerFallback(key_, std::move(kernel), "torchneuron"));
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

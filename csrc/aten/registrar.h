@@ -29,4 +29,4 @@ class Registrar {
   c10::DispatchKey key_;
 };
 
-} // namespace torchneuron
+}  // namespace torchneuron

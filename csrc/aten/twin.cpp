@@ -26,8 +26,8 @@ struct Impl : c10::TensorImpl {
   static constexpr auto dataType = &Impl::data_type_;
 };
 
-constexpr DispatchKeySet kMathBits{
-    DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor};
+constexpr DispatchKeySet kMathBits{DispatchKey::Conjugate, DispatchKey::Negative,
+                                   DispatchKey::ZeroTensor};
 constexpr DispatchKeySet kCpu{DispatchKey::CPU};
 constexpr DispatchKeySet kQuantizedCpu{DispatchKey::QuantizedCPU};
 constexpr DispatchKeySet kNestedCpu{DispatchKey::NestedTensorCPU};
@@ -38,12 +38,9 @@ c10::DataPtr borrowed(void* data) {
 }
 
 c10::intrusive_ptr<c10::StorageImpl> makeTwin(void* data, size_t nbytes) {
-  return c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(),
-      nbytes,
-      borrowed(data),
-      cpuAllocator(),
-      /*resizable=*/true);
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes,
+                                               borrowed(data), cpuAllocator(),
+                                               /*resizable=*/true);
 }
 
 bool ownsBlock(const c10::DataPtr& data) {
@@ -75,9 +72,9 @@ bool releaseTwin(Block* block) {
   auto* twin = block->twin.load(std::memory_order_acquire);
   void* data = dataOf(block);
   const bool small = isSmall(block);
-  const auto own_references =
-      1 + (small && block->alias != nullptr ? 1 : 0);
-  const bool shared = c10::raw::intrusive_ptr::use_count(twin) > static_cast<size_t>(own_references);
+  const auto own_references = 1 + (small && block->alias != nullptr ? 1 : 0);
+  const bool shared =
+      c10::raw::intrusive_ptr::use_count(twin) > static_cast<size_t>(own_references);
   const bool intact = twin->data() == data && twin->resizable();
   if (C10_LIKELY(!shared && intact && small)) {
     return false;
@@ -95,7 +92,7 @@ bool releaseTwin(Block* block) {
 
 DispatchKeySet toNeuron(DispatchKeySet keys) {
   auto swapped = keys.remove_backend(BackendComponent::CPUBit) |
-      DispatchKeySet(BackendComponent::PrivateUse1Bit);
+                 DispatchKeySet(BackendComponent::PrivateUse1Bit);
   if (swapped.has(DispatchKey::AutocastCPU)) {
     swapped = swapped.remove(DispatchKey::AutocastCPU).add(DispatchKey::AutocastPrivateUse1);
   }
@@ -169,18 +166,15 @@ void mirror(const c10::TensorImpl* source, c10::TensorImpl* alias) {
 }
 
 // The alias that the last kernel on this block left behind, if it can serve again.
-c10::intrusive_ptr<c10::TensorImpl> takeKept(
-    Block* block,
-    const c10::TensorImpl* source,
-    Access access) {
+c10::intrusive_ptr<c10::TensorImpl> takeKept(Block* block, const c10::TensorImpl* source,
+                                             Access access) {
   auto kept = c10::intrusive_ptr<c10::TensorImpl>::reclaim(exchangeAlias(block, nullptr));
   if (!kept.defined() || kept->is_wrapped_number() || source->is_wrapped_number()) {
     return {};
   }
   auto* twin = kept->unsafe_storage().unsafeGetStorageImpl();
-  if (C10_UNLIKELY(
-          twin != block->twin.load(std::memory_order_acquire) || twin->data() != dataOf(block) ||
-          !twin->resizable())) {
+  if (C10_UNLIKELY(twin != block->twin.load(std::memory_order_acquire) ||
+                   twin->data() != dataOf(block) || !twin->resizable())) {
     return {};
   }
   hostAccess(block, access);
@@ -191,9 +185,11 @@ c10::intrusive_ptr<c10::TensorImpl> takeKept(
   return kept;
 }
 
-} // namespace
+}  // namespace
 
-void installTwinHooks() { setTwinHooks(&releaseTwin, &dropTwinOf); }
+void installTwinHooks() {
+  setTwinHooks(&releaseTwin, &dropTwinOf);
+}
 
 bool adoptTwinResize(c10::StorageImpl* storage, c10::StorageImpl* twin) {
   const auto* data = storage->data_ptr().get();
@@ -221,9 +217,7 @@ bool adoptTwinResize(c10::StorageImpl* storage, c10::StorageImpl* twin) {
 
 void retag(c10::TensorImpl* impl, c10::DeviceIndex device) {
   TORCH_CHECK_NOT_IMPLEMENTED(
-      impl->layout() == c10::kStrided,
-      "the result has layout ",
-      impl->layout(),
+      impl->layout() == c10::kStrided, "the result has layout ", impl->layout(),
       ", and the neuron device keeps strided tensors only\n\n"
       "hint: use a dense operation (sparse=False for embeddings), or compute this on the CPU");
   const auto& storage = impl->unsafe_storage();
@@ -237,9 +231,7 @@ void retag(c10::TensorImpl* impl, c10::DeviceIndex device) {
       auto copied = neuronAllocator()->allocateOn(storage_impl->nbytes(), device);
       std::memcpy(copied.get(), data.get(), storage_impl->nbytes());
       impl->set_storage_keep_dtype(c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-          c10::StorageImpl::use_byte_size_t(),
-          storage_impl->nbytes(),
-          std::move(copied),
+          c10::StorageImpl::use_byte_size_t(), storage_impl->nbytes(), std::move(copied),
           neuronAllocator(),
           /*resizable=*/true)));
       storage_impl = impl->unsafe_storage().unsafeGetStorageImpl();
@@ -257,10 +249,9 @@ void retagView(c10::TensorImpl* impl, const at::TensorBase& original) {
   }
   // The alias that the view was made from was below autograd; the view is not.
   const auto autograd = impl->key_set().has(DispatchKey::NestedTensor)
-      ? DispatchKeySet(DispatchKey::AutogradNestedTensor)
-      : DispatchKeySet(DispatchKey::AutogradPrivateUse1);
-  impl->*Impl::keySet =
-      impl->key_set() | autograd | DispatchKeySet(DispatchKey::ADInplaceOrView);
+                            ? DispatchKeySet(DispatchKey::AutogradNestedTensor)
+                            : DispatchKeySet(DispatchKey::AutogradPrivateUse1);
+  impl->*Impl::keySet = impl->key_set() | autograd | DispatchKeySet(DispatchKey::ADInplaceOrView);
   // Where the op is a view for autograd too, autograd makes it share the base's.
   impl->set_version_counter(c10::VariableVersion(0));
 }
@@ -290,26 +281,20 @@ Alias reuseAlias(const c10::TensorImpl* source, DispatchKeySet keys, Access acce
 Alias nestedAlias(const c10::TensorImpl* source, Access access) {
   const auto* nested = static_cast<const at::native::NestedTensorImpl*>(source);
   return {c10::make_intrusive<at::native::NestedTensorImpl>(
-      twinOf(source->unsafe_storage().unsafeGetStorageImpl(), access),
-      kNestedCpu,
-      source->dtype(),
-      nested->get_nested_sizes(),
-      nested->get_nested_strides(),
-      nested->get_storage_offsets())};
+      twinOf(source->unsafe_storage().unsafeGetStorageImpl(), access), kNestedCpu, source->dtype(),
+      nested->get_nested_sizes(), nested->get_nested_strides(), nested->get_storage_offsets())};
 }
 
 Alias quantizedAlias(const c10::TensorImpl* source, Access access) {
   const auto* quantized = static_cast<const at::QTensorImpl*>(source);
   Alias alias{c10::make_intrusive<at::QTensorImpl>(
-      twinOf(source->unsafe_storage().unsafeGetStorageImpl(), access),
-      kQuantizedCpu,
-      source->dtype(),
-      const_cast<at::QTensorImpl*>(quantized)->quantizer())};
+      twinOf(source->unsafe_storage().unsafeGetStorageImpl(), access), kQuantizedCpu,
+      source->dtype(), const_cast<at::QTensorImpl*>(quantized)->quantizer())};
   mirror(source, alias.impl.get());
   return alias;
 }
 
-} // namespace
+}  // namespace
 
 Alias aliasOf(const at::TensorBase& original, Access access, bool full) {
   const auto* source = original.unsafeGetTensorImpl();
@@ -332,8 +317,8 @@ Alias aliasOf(const at::TensorBase& original, Access access, bool full) {
     alias.impl = c10::make_intrusive<c10::TensorImpl>(std::move(twin), keys, source->dtype());
   } else {
     // The view constructor adds neither autograd keys nor a version counter.
-    alias.impl = c10::make_intrusive<c10::TensorImpl>(
-        c10::TensorImpl::VIEW, std::move(twin), keys, source->dtype());
+    alias.impl = c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, std::move(twin), keys,
+                                                      source->dtype());
   }
   mirror(source, alias.impl.get());
   if (C10_UNLIKELY(source->is_wrapped_number())) {
@@ -342,4 +327,4 @@ Alias aliasOf(const at::TensorBase& original, Access access, bool full) {
   return alias;
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

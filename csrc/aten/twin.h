@@ -13,7 +13,7 @@ namespace torchneuron {
 // A CPU tensor over the memory of a neuron tensor, for the time of one kernel.
 struct Alias {
   c10::intrusive_ptr<c10::TensorImpl> impl;
-  Block* home = nullptr; // where to put it back for the next kernel; null: nowhere
+  Block* home = nullptr;  // where to put it back for the next kernel; null: nowhere
 };
 
 inline c10::TensorImpl* exchangeAlias(Block* block, c10::TensorImpl* alias) {
@@ -28,8 +28,7 @@ inline void putBack(Alias&& alias) {
   if (alias.home != nullptr && alias.impl.use_count() == 1 &&
       alias.impl->unsafe_storage().unsafeGetStorageImpl() ==
           alias.home->twin.load(std::memory_order_acquire)) {
-    c10::intrusive_ptr<c10::TensorImpl>::reclaim(
-        exchangeAlias(alias.home, alias.impl.release()));
+    c10::intrusive_ptr<c10::TensorImpl>::reclaim(exchangeAlias(alias.home, alias.impl.release()));
   }
 }
 
@@ -46,4 +45,4 @@ void retag(c10::TensorImpl* impl, c10::DeviceIndex device);
 // The same for a result that views the memory of `original` through a twin.
 void retagView(c10::TensorImpl* impl, const at::TensorBase& original);
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -10,6 +10,7 @@
 
 #include <ATen/core/IListRef.h>
 #include <ATen/core/List.h>
+
 #include <string_view>
 #include <tuple>
 
@@ -28,14 +29,14 @@ constexpr uint64_t writtenArguments(std::string_view schema) {
       started = true;
     } else if (c == ')' || c == ']') {
       if (--depth == 0 && started && c == ')') {
-        break; // the rest are returns
+        break;  // the rest are returns
       }
     } else if (c == '!' && depth >= 2) {
       mask |= uint64_t{1} << argument;
     } else if (c == ',' && depth == 1) {
       ++argument;
     } else if (c == '*' && depth == 1) {
-      --argument; // the keyword-only marker takes a comma of its own
+      --argument;  // the keyword-only marker takes a comma of its own
     }
   }
   return mask;
@@ -53,8 +54,7 @@ struct Argument {
 
 template <>
 struct Argument<const at::Tensor&> {
-  Argument(Frame& frame, const at::Tensor& tensor, Access access)
-      : alias_(frame, tensor, access) {}
+  Argument(Frame& frame, const at::Tensor& tensor, Access access) : alias_(frame, tensor, access) {}
   const at::Tensor& get(Frame& /*frame*/) { return alias_.get(); }
   BorrowedTensor alias_;
 };
@@ -122,7 +122,7 @@ struct Argument<const c10::List<std::optional<at::Tensor>>&> {
     }
   }
   const c10::List<std::optional<at::Tensor>>& get(Frame& /*frame*/) { return aliases_; }
-  std::vector<at::Tensor> originals_; // reserved: the frame points at its elements
+  std::vector<at::Tensor> originals_;  // reserved: the frame points at its elements
   c10::List<std::optional<at::Tensor>> aliases_;
 };
 
@@ -224,4 +224,4 @@ void registerAliasKernels(Registrar& registrar) {
   (registrar.impl<&AliasKernel<Ops>::call>(Ops::name, Ops::overload_name), ...);
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -15,10 +15,7 @@
 namespace torchneuron {
 namespace {
 
-void setSizes(
-    c10::TensorImpl* impl,
-    at::IntArrayRef size,
-    std::optional<at::IntArrayRef> stride) {
+void setSizes(c10::TensorImpl* impl, at::IntArrayRef size, std::optional<at::IntArrayRef> stride) {
   if (impl->sizes() == size && (!stride.has_value() || impl->strides() == *stride)) {
     return;
   }
@@ -26,8 +23,7 @@ void setSizes(
   size_t nbytes = 0;
   if (stride.has_value()) {
     impl->set_sizes_and_strides(size, *stride);
-    nbytes =
-        at::detail::computeStorageNbytes(size, *stride, itemsize, impl->storage_offset());
+    nbytes = at::detail::computeStorageNbytes(size, *stride, itemsize, impl->storage_offset());
   } else {
     impl->generic_set_sizes_contiguous(size);
     nbytes = at::detail::computeStorageNbytesContiguous(size, itemsize, impl->storage_offset());
@@ -38,17 +34,14 @@ void setSizes(
   }
 }
 
-} // namespace
+}  // namespace
 
 at::Tensor view(const at::Tensor& self, at::IntArrayRef size) {
   return at::native::view(self, size);
 }
 
-at::Tensor asStrided(
-    const at::Tensor& self,
-    at::IntArrayRef size,
-    at::IntArrayRef stride,
-    std::optional<int64_t> storage_offset) {
+at::Tensor asStrided(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride,
+                     std::optional<int64_t> storage_offset) {
   return at::native::as_strided_tensorimpl(self, size, stride, storage_offset);
 }
 
@@ -60,16 +53,18 @@ at::Tensor unfold(const at::Tensor& self, int64_t dimension, int64_t size, int64
   return at::native::unfold(self, dimension, size, step);
 }
 
-at::Tensor viewAsReal(const at::Tensor& self) { return at::native::view_as_real(self); }
+at::Tensor viewAsReal(const at::Tensor& self) {
+  return at::native::view_as_real(self);
+}
 
-at::Tensor viewAsComplex(const at::Tensor& self) { return at::native::view_as_complex(self); }
+at::Tensor viewAsComplex(const at::Tensor& self) {
+  return at::native::view_as_complex(self);
+}
 
 at::Tensor& setToEmpty(at::Tensor& self) {
   auto* allocator = neuronAllocator();
   c10::Storage none(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(),
-      0,
-      allocator->allocateOn(0, self.device().index()),
+      c10::StorageImpl::use_byte_size_t(), 0, allocator->allocateOn(0, self.device().index()),
       allocator,
       /*resizable=*/true));
   return setToStorageRange(self, std::move(none), 0, {0}, {});
@@ -83,12 +78,8 @@ at::Tensor& setToStorage(at::Tensor& self, at::Storage source) {
   return at::native::set_(self, std::move(source));
 }
 
-at::Tensor& setToStorageRange(
-    at::Tensor& self,
-    at::Storage source,
-    int64_t storage_offset,
-    at::IntArrayRef size,
-    at::IntArrayRef stride) {
+at::Tensor& setToStorageRange(at::Tensor& self, at::Storage source, int64_t storage_offset,
+                              at::IntArrayRef size, at::IntArrayRef stride) {
   at::native::checkSetStorage(self, std::move(source), storage_offset, size, stride);
   auto* impl = self.unsafeGetTensorImpl();
   impl->set_storage_offset(storage_offset);
@@ -96,27 +87,23 @@ at::Tensor& setToStorageRange(
   return self;
 }
 
-const at::Tensor& resize(
-    const at::Tensor& self,
-    at::IntArrayRef size,
-    std::optional<at::MemoryFormat> memory_format) {
+const at::Tensor& resize(const at::Tensor& self, at::IntArrayRef size,
+                         std::optional<at::MemoryFormat> memory_format) {
   auto* impl = self.unsafeGetTensorImpl();
   at::detail::check_size_nonnegative(size);
   const auto old_nbytes = impl->unsafe_storage().nbytes();
   setSizes(impl, size, std::nullopt);
   if (memory_format.has_value()) {
-    TORCH_CHECK(
-        *memory_format != at::MemoryFormat::Preserve,
-        "Unsupported memory format",
-        *memory_format);
+    TORCH_CHECK(*memory_format != at::MemoryFormat::Preserve, "Unsupported memory format",
+                *memory_format);
     impl->empty_tensor_restride(*memory_format);
   }
   auto& context = at::globalContext();
-  if (C10_UNLIKELY(
-          context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory())) {
+  if (C10_UNLIKELY(context.deterministicAlgorithms() &&
+                   context.deterministicFillUninitializedMemory())) {
     at::native::fill_resize_deterministic_(self, static_cast<int64_t>(old_nbytes));
   }
   return self;
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

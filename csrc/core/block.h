@@ -11,7 +11,7 @@
 namespace c10 {
 struct StorageImpl;
 struct TensorImpl;
-}
+}  // namespace c10
 
 namespace torchneuron {
 

@@ -18,9 +18,11 @@ std::atomic<bool> g_configured{false};
 std::mutex g_publish_mutex;
 thread_local c10::DeviceIndex t_current_device = 0;
 
-} // namespace
+}  // namespace
 
-void setConfigurator(Configurator configurator) { g_configurator = configurator; }
+void setConfigurator(Configurator configurator) {
+  g_configurator = configurator;
+}
 
 void publishConfiguration(const DeviceConfiguration& configuration) {
   std::lock_guard<std::mutex> lock(g_publish_mutex);
@@ -32,15 +34,16 @@ void publishConfiguration(const DeviceConfiguration& configuration) {
   g_configured.store(true, std::memory_order_release);
 }
 
-bool isConfigured() noexcept { return g_configured.load(std::memory_order_acquire); }
+bool isConfigured() noexcept {
+  return g_configured.load(std::memory_order_acquire);
+}
 
 void configure() {
   if (C10_LIKELY(isConfigured())) {
     return;
   }
-  TORCH_CHECK(
-      g_configurator.resolve != nullptr,
-      "the neuron device is not registered\n\nhint: import torch before torchneuron._C");
+  TORCH_CHECK(g_configurator.resolve != nullptr,
+              "the neuron device is not registered\n\nhint: import torch before torchneuron._C");
   g_configurator.resolve();
 }
 
@@ -59,22 +62,17 @@ c10::DeviceIndex deviceCount() noexcept {
   return g_configuration->count;
 }
 
-c10::DeviceIndex currentDevice() noexcept { return t_current_device; }
+c10::DeviceIndex currentDevice() noexcept {
+  return t_current_device;
+}
 
 void checkDevice(c10::DeviceIndex index) {
   const auto& known = configuration();
-  TORCH_CHECK(
-      index >= 0 && index < known.count,
-      "device neuron:",
-      static_cast<int>(index),
-      " does not exist: the emulated ",
-      known.instance,
-      " gives this process ",
-      static_cast<int>(known.count),
-      " device(s), neuron:0 to neuron:",
-      known.count - 1,
-      "\n\nhint: choose a larger instance with TORCHNEURON_INSTANCE, or see "
-      "NEURON_RT_VISIBLE_CORES and NEURON_RT_NUM_CORES");
+  TORCH_CHECK(index >= 0 && index < known.count, "device neuron:", static_cast<int>(index),
+              " does not exist: the emulated ", known.instance, " gives this process ",
+              static_cast<int>(known.count), " device(s), neuron:0 to neuron:", known.count - 1,
+              "\n\nhint: choose a larger instance with TORCHNEURON_INSTANCE, or see "
+              "NEURON_RT_VISIBLE_CORES and NEURON_RT_NUM_CORES");
 }
 
 void setCurrentDevice(c10::DeviceIndex index) {
@@ -99,4 +97,4 @@ void enterThreadSlow() {
   threadEntered = true;
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

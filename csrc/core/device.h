@@ -9,7 +9,7 @@ namespace torchneuron {
 
 struct DeviceConfiguration {
   c10::DeviceIndex count = 0;
-  size_t hbm_bytes = 0; // of one device
+  size_t hbm_bytes = 0;  // of one device
   std::string instance;
 };
 
@@ -50,4 +50,4 @@ inline void enterThread() {
   }
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -37,8 +37,6 @@ const at::Generator& defaultGenerator(c10::DeviceIndex device);
 // Seeds the default generator of every device; does not configure the device.
 void seedAllGenerators(uint64_t seed);
 // The CPU generator behind `generator`, or behind the default of `device` where there is none.
-at::Generator cpuGenerator(
-    const std::optional<at::Generator>& generator,
-    c10::DeviceIndex device);
+at::Generator cpuGenerator(const std::optional<at::Generator>& generator, c10::DeviceIndex device);
 
-} // namespace torchneuron
+}  // namespace torchneuron

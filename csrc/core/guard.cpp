@@ -29,9 +29,7 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
     }
     return previous;
   }
-  c10::Device getDevice() const override {
-    return c10::Device(c10::kPrivateUse1, currentDevice());
-  }
+  c10::Device getDevice() const override { return c10::Device(c10::kPrivateUse1, currentDevice()); }
   void setDevice(c10::Device device) const override {
     if (device.has_index()) {
       setCurrentDevice(device.index());
@@ -67,18 +65,12 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
   void synchronizeStream(const c10::Stream& /*stream*/) const override {}
   void synchronizeDevice(const c10::DeviceIndex /*index*/) const override {}
 
-  void record(
-      void** event,
-      const c10::Stream& stream,
-      const c10::DeviceIndex index,
-      const c10::EventFlag /*flag*/) const override {
-    TORCH_CHECK(
-        index == -1 || index == stream.device_index(),
-        "an event of neuron:",
-        static_cast<int>(index),
-        " cannot be recorded on a stream of neuron:",
-        static_cast<int>(stream.device_index()),
-        "\n\nhint: make an event for each device");
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex index,
+              const c10::EventFlag /*flag*/) const override {
+    TORCH_CHECK(index == -1 || index == stream.device_index(),
+                "an event of neuron:", static_cast<int>(index),
+                " cannot be recorded on a stream of neuron:",
+                static_cast<int>(stream.device_index()), "\n\nhint: make an event for each device");
     if (*event == nullptr) {
       *event = new EventState;
     }
@@ -91,8 +83,8 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
   bool queryEvent(void* /*event*/) const override { return true; }
   void synchronizeEvent(void* /*event*/) const override {}
   double elapsedTime(void* start, void* end, const c10::DeviceIndex /*index*/) const override {
-    const auto elapsed = static_cast<EventState*>(end)->recorded_at -
-        static_cast<EventState*>(start)->recorded_at;
+    const auto elapsed =
+        static_cast<EventState*>(end)->recorded_at - static_cast<EventState*>(start)->recorded_at;
     return std::chrono::duration<double, std::milli>(elapsed).count();
   }
 
@@ -104,5 +96,5 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, NeuronGuard)
 
-} // namespace
-} // namespace torchneuron
+}  // namespace
+}  // namespace torchneuron

@@ -48,14 +48,10 @@ class NeuronHooks final : public at::PrivateUse1HooksInterface {
     // Not only block starts: an exported view points into its block.
     const auto index = inArena(data);
     const auto* adopted = index < 0 ? adoptedBlock(data) : nullptr;
-    TORCH_CHECK(
-        index >= 0 || adopted != nullptr,
-        "the pointer ",
-        data,
-        " is not memory of a neuron device");
-    return at::Device(
-        c10::kPrivateUse1,
-        adopted != nullptr ? adopted->device : static_cast<c10::DeviceIndex>(index));
+    TORCH_CHECK(index >= 0 || adopted != nullptr, "the pointer ", data,
+                " is not memory of a neuron device");
+    return at::Device(c10::kPrivateUse1,
+                      adopted != nullptr ? adopted->device : static_cast<c10::DeviceIndex>(index));
   }
   bool isPinnedPtr(const void* data) const override { return isPinned(data); }
   at::Allocator* getPinnedMemoryAllocator() const override { return pinnedAllocator(); }
@@ -65,11 +61,11 @@ class NeuronHooks final : public at::PrivateUse1HooksInterface {
   }
 };
 
-} // namespace
+}  // namespace
 
 void registerHooks() {
-  static auto* hooks = new NeuronHooks; // torch keeps the pointer for the process's life
+  static auto* hooks = new NeuronHooks;  // torch keeps the pointer for the process's life
   at::RegisterPrivateUse1HooksInterface(hooks);
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -6,4 +6,4 @@ namespace torchneuron {
 // Called once, when the extension is loaded.
 void registerHooks();
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -31,7 +31,7 @@ bool mixesDevices(std::string_view base) {
       "aten::_copy_from_and_resize",
   };
   return base.starts_with("aten::_nested_") ||
-      std::find(std::begin(kOps), std::end(kOps), base) != std::end(kOps);
+         std::find(std::begin(kOps), std::end(kOps), base) != std::end(kOps);
 }
 
 std::string_view baseName(std::string_view full_name) {
@@ -50,7 +50,7 @@ uint64_t maskOf(const std::vector<c10::ScalarType>& dtypes) {
 struct Registry {
   std::mutex mutex;
   std::unordered_map<std::string, std::unique_ptr<OpRecord>> records;
-  std::unordered_map<std::string, uint64_t> refused; // by base name, and "*"
+  std::unordered_map<std::string, uint64_t> refused;  // by base name, and "*"
   std::atomic<RefusalHandler> handler{nullptr};
 
   uint64_t refusedMask(std::string_view key) const {
@@ -60,11 +60,11 @@ struct Registry {
 };
 
 Registry& registry() {
-  static auto* instance = new Registry; // leaked: kernels may run during exit
+  static auto* instance = new Registry;  // leaked: kernels may run during exit
   return *instance;
 }
 
-} // namespace
+}  // namespace
 
 OpRecord::OpRecord(std::string full_name)
     : name(std::move(full_name)),
@@ -126,4 +126,4 @@ void clearOpCounts() {
   }
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -14,7 +14,7 @@ namespace torchneuron {
 struct OpRecord {
   explicit OpRecord(std::string full_name);
 
-  std::string name; // "aten::add.Tensor", "aten::relu"
+  std::string name;  // "aten::add.Tensor", "aten::relu"
   std::atomic<uint64_t> calls{0};
   // Bit per ScalarType that the active target refuses for this op in its first tensor, which
   // decides what it computes in: the others may be indices.
@@ -53,4 +53,4 @@ inline void checkFirstRefused(const OpRecord& op, c10::ScalarType dtype) {
 std::vector<std::pair<std::string, uint64_t>> executedOps();
 void clearOpCounts();
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -7,9 +7,11 @@
 namespace torchneuron {
 namespace {
 std::atomic<HostAccessHook> g_hook{nullptr};
-} // namespace
+}  // namespace
 
-void setHostAccessHook(HostAccessHook hook) { g_hook = hook; }
+void setHostAccessHook(HostAccessHook hook) {
+  g_hook = hook;
+}
 
 void hostAccessSlow(Block* block, Access access) {
   const auto hook = g_hook.load();
@@ -17,4 +19,4 @@ void hostAccessSlow(Block* block, Access access) {
   hook(block, access);
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -22,4 +22,4 @@ inline void hostAccess(Block* block, Access access) {
   }
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

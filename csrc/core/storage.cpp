@@ -24,4 +24,4 @@ void resizeStorage(c10::StorageImpl* storage, size_t nbytes) {
   storage->set_nbytes(nbytes);
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

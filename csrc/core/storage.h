@@ -8,4 +8,4 @@ namespace torchneuron {
 // Grows or shrinks to `nbytes`, keeping the common prefix.
 void resizeStorage(c10::StorageImpl* storage, size_t nbytes);
 
-} // namespace torchneuron
+}  // namespace torchneuron

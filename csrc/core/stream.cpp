@@ -15,9 +15,11 @@ c10::Stream makeStream(c10::DeviceIndex device, c10::StreamId id) noexcept {
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::kPrivateUse1, device), id);
 }
 
-} // namespace
+}  // namespace
 
-c10::Stream defaultStream(c10::DeviceIndex device) noexcept { return makeStream(device, 0); }
+c10::Stream defaultStream(c10::DeviceIndex device) noexcept {
+  return makeStream(device, 0);
+}
 
 c10::Stream currentStream(c10::DeviceIndex device) noexcept {
   return makeStream(device, t_current_streams[device]);
@@ -34,4 +36,4 @@ c10::Stream newStream(c10::DeviceIndex device) noexcept {
   return makeStream(device, g_next_stream.fetch_add(1, std::memory_order_relaxed));
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

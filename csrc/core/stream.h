@@ -11,4 +11,4 @@ c10::Stream currentStream(c10::DeviceIndex device) noexcept;
 c10::Stream exchangeStream(c10::Stream stream) noexcept;
 c10::Stream newStream(c10::DeviceIndex device) noexcept;
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -11,23 +11,25 @@ using Key = std::tuple<TraceKind, std::string, c10::ScalarType, std::string, std
 
 struct Trace {
   std::mutex mutex;
-  std::map<Key, std::pair<uint64_t, uint64_t>> records; // count, bytes
+  std::map<Key, std::pair<uint64_t, uint64_t>> records;  // count, bytes
   FrameFinder finder = nullptr;
 };
 
 Trace& trace() {
-  static auto* instance = new Trace; // leaked: kernels may run during exit
+  static auto* instance = new Trace;  // leaked: kernels may run during exit
   return *instance;
 }
 
-} // namespace
+}  // namespace
 
 Counters& counters() {
   static auto* instance = new Counters;
   return *instance;
 }
 
-void setFrameFinder(FrameFinder finder) { trace().finder = finder; }
+void setFrameFinder(FrameFinder finder) {
+  trace().finder = finder;
+}
 
 void startTrace() {
   auto& state = trace();
@@ -49,12 +51,8 @@ std::vector<TraceRecord> stopTrace() {
   return result;
 }
 
-void traceSlow(
-    TraceKind kind,
-    const std::string& op,
-    c10::ScalarType dtype,
-    const char* direction,
-    uint64_t bytes) {
+void traceSlow(TraceKind kind, const std::string& op, c10::ScalarType dtype, const char* direction,
+               uint64_t bytes) {
   auto& state = trace();
   // Finding the frame takes the interpreter lock, so it must come before our own.
   const auto where = state.finder == nullptr ? SourceLine{} : state.finder();
@@ -69,12 +67,8 @@ void countTransfer(Direction direction, c10::ScalarType dtype, uint64_t bytes) {
   counter.count.fetch_add(1, std::memory_order_relaxed);
   counter.bytes.fetch_add(bytes, std::memory_order_relaxed);
   if (C10_UNLIKELY(tracing.load(std::memory_order_relaxed))) {
-    traceSlow(
-        TraceKind::kTransfer,
-        "aten::copy_",
-        dtype,
-        kDirectionNames[static_cast<int>(direction)],
-        bytes);
+    traceSlow(TraceKind::kTransfer, "aten::copy_", dtype,
+              kDirectionNames[static_cast<int>(direction)], bytes);
   }
 }
 
@@ -93,4 +87,4 @@ void clearCounters() {
   counters().host_syncs = 0;
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

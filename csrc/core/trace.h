@@ -24,15 +24,15 @@ struct TraceRecord {
   TraceKind kind;
   std::string op;
   c10::ScalarType dtype;
-  std::string direction; // of a transfer
+  std::string direction;  // of a transfer
   SourceLine where;
   uint64_t count = 0;
   uint64_t bytes = 0;
 };
 
 enum class Direction : uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice };
-inline constexpr const char* kDirectionNames[] = {
-    "host_to_device", "device_to_host", "device_to_device"};
+inline constexpr const char* kDirectionNames[] = {"host_to_device", "device_to_host",
+                                                  "device_to_device"};
 
 struct Counter {
   std::atomic<uint64_t> count{0};
@@ -51,12 +51,8 @@ void setFrameFinder(FrameFinder finder);
 inline std::atomic<bool> tracing{false};
 void startTrace();
 std::vector<TraceRecord> stopTrace();
-void traceSlow(
-    TraceKind kind,
-    const std::string& op,
-    c10::ScalarType dtype,
-    const char* direction,
-    uint64_t bytes);
+void traceSlow(TraceKind kind, const std::string& op, c10::ScalarType dtype, const char* direction,
+               uint64_t bytes);
 
 inline void countExecuted(OpRecord& op, c10::ScalarType dtype) {
   op.calls.fetch_add(1, std::memory_order_relaxed);
@@ -68,4 +64,4 @@ void countTransfer(Direction direction, c10::ScalarType dtype, uint64_t bytes);
 void countHostSync(const char* op, c10::ScalarType dtype);
 void clearCounters();
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -44,10 +44,8 @@ void resolve() {
   }
   try {
     const auto result = configureCallback()().cast<std::tuple<int, size_t, std::string>>();
-    publishConfiguration(
-        {static_cast<c10::DeviceIndex>(std::get<0>(result)),
-         std::get<1>(result),
-         std::get<2>(result)});
+    publishConfiguration({static_cast<c10::DeviceIndex>(std::get<0>(result)), std::get<1>(result),
+                          std::get<2>(result)});
   } catch (py::error_already_set& error) {
     throwPythonError(error);
   }
@@ -58,7 +56,7 @@ bool tryResolve() noexcept {
     return false;
   }
   py::gil_scoped_acquire lock;
-  py::error_scope keep; // the caller may be handling an error of its own
+  py::error_scope keep;  // the caller may be handling an error of its own
   try {
     resolve();
     return true;
@@ -137,7 +135,7 @@ void onRefusal(const OpRecord& op, c10::ScalarType dtype) {
     return;
   }
   try {
-    const auto handler = refusalCallback(); // keep it: the handler may replace itself
+    const auto handler = refusalCallback();  // keep it: the handler may replace itself
     handler(op.name, py::reinterpret_borrow<py::object>(
                          reinterpret_cast<PyObject*>(torch::getTHPDtype(dtype))));
   } catch (py::error_already_set& error) {
@@ -145,9 +143,8 @@ void onRefusal(const OpRecord& op, c10::ScalarType dtype) {
   }
 }
 
-void setRefusedRows(
-    const std::vector<std::pair<std::string, std::vector<py::object>>>& rows,
-    py::object handler) {
+void setRefusedRows(const std::vector<std::pair<std::string, std::vector<py::object>>>& rows,
+                    py::object handler) {
   RefusedRows converted;
   for (const auto& [op, dtypes] : rows) {
     auto& row = converted.emplace_back(op, std::vector<c10::ScalarType>());
@@ -162,7 +159,7 @@ void setRefusedRows(
   setRefused(converted, &onRefusal);
 }
 
-} // namespace
+}  // namespace
 
 void bindCallbacks(py::module_& module) {
   module.def(
@@ -189,4 +186,4 @@ void bindCallbacks(py::module_& module) {
   });
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -8,4 +8,4 @@ namespace torchneuron {
 
 void bindCallbacks(pybind11::module_& module);
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -52,10 +52,8 @@ c10::DeviceIndex checked(int index) {
 }
 
 void setFraction(double fraction, int index) {
-  TORCH_CHECK_VALUE(
-      fraction >= 0 && fraction <= 1,
-      "the memory fraction of a process must be between 0 and 1, got ",
-      fraction);
+  TORCH_CHECK_VALUE(fraction >= 0 && fraction <= 1,
+                    "the memory fraction of a process must be between 0 and 1, got ", fraction);
   devicePool(checked(index)).setFraction(fraction);
 }
 
@@ -76,53 +74,46 @@ void moveToDeviceForTest(const at::Tensor& tensor) {
   blockOf(tensor.storage().data_ptr().get())->residency = Residency::kDevice;
 }
 
-std::vector<std::string> takeResidencyLog() { return std::exchange(residencyLog(), {}); }
+std::vector<std::string> takeResidencyLog() {
+  return std::exchange(residencyLog(), {});
+}
 
-} // namespace
+}  // namespace
 
 void bindMemory(py::module_& module) {
-  module.def(
-      "memory_stats",
-      torch::wrap_pybind_function([](int device) {
-        return flatStatistics(devicePool(checked(device)).stats());
-      }),
-      py::arg("device"));
-  module.def(
-      "memory_info",
-      torch::wrap_pybind_function(
-          [](int device) { return neuronAllocator()->getMemoryInfo(checked(device)); }),
-      py::arg("device"));
+  module.def("memory_stats", torch::wrap_pybind_function([](int device) {
+               return flatStatistics(devicePool(checked(device)).stats());
+             }),
+             py::arg("device"));
+  module.def("memory_info", torch::wrap_pybind_function([](int device) {
+               return neuronAllocator()->getMemoryInfo(checked(device));
+             }),
+             py::arg("device"));
   module.def("memory_snapshot", torch::wrap_pybind_function([]() {
-    py::list segments;
-    for (const auto& segment : memorySnapshot()) {
-      segments.append(segmentDict(segment));
-    }
-    return segments;
-  }));
+               py::list segments;
+               for (const auto& segment : memorySnapshot()) {
+                 segments.append(segmentDict(segment));
+               }
+               return segments;
+             }));
   module.def("empty_cache", torch::wrap_pybind_function([]() { emptyAllCaches(); }));
-  module.def(
-      "reset_peak_memory_stats",
-      torch::wrap_pybind_function(
-          [](int device) { devicePool(checked(device)).resetPeakStats(); }),
-      py::arg("device"));
-  module.def(
-      "reset_accumulated_memory_stats",
-      torch::wrap_pybind_function(
-          [](int device) { devicePool(checked(device)).resetAccumulatedStats(); }),
-      py::arg("device"));
-  module.def(
-      "set_memory_fraction",
-      torch::wrap_pybind_function(setFraction),
-      py::arg("fraction"),
-      py::arg("device"));
-  module.def(
-      "arena_note",
-      torch::wrap_pybind_function([](int device) { return arenaNote(checked(device)); }),
-      py::arg("device"));
+  module.def("reset_peak_memory_stats", torch::wrap_pybind_function([](int device) {
+               devicePool(checked(device)).resetPeakStats();
+             }),
+             py::arg("device"));
+  module.def("reset_accumulated_memory_stats", torch::wrap_pybind_function([](int device) {
+               devicePool(checked(device)).resetAccumulatedStats();
+             }),
+             py::arg("device"));
+  module.def("set_memory_fraction", torch::wrap_pybind_function(setFraction), py::arg("fraction"),
+             py::arg("device"));
+  module.def("arena_note",
+             torch::wrap_pybind_function([](int device) { return arenaNote(checked(device)); }),
+             py::arg("device"));
   module.def("host_memory_available", []() { return hostMemoryAvailable(); });
   module.def("set_host_memory_limit", &setHostMemoryLimit, py::arg("limit_bytes"));
   module.def("residency_test_move", &moveToDeviceForTest, py::arg("tensor"));
   module.def("residency_test_log", &takeResidencyLog);
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

@@ -6,4 +6,4 @@ namespace torchneuron {
 
 void bindMemory(pybind11::module_& module);
 
-} // namespace torchneuron
+}  // namespace torchneuron

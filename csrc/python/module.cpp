@@ -37,22 +37,19 @@ void bindDevice(py::module_& module) {
   module.def("configure", torch::wrap_pybind_function(configure));
   module.def("device_count", []() { return static_cast<int>(deviceCount()); });
   module.def("current_device", torch::wrap_pybind_function([]() {
-    configure();
-    return static_cast<int>(currentDevice());
-  }));
-  module.def(
-      "set_device",
-      torch::wrap_pybind_function(
-          [](int index) { setCurrentDevice(static_cast<c10::DeviceIndex>(index)); }),
-      py::arg("index"));
-  module.def(
-      "exchange_device",
-      torch::wrap_pybind_function([](int index) {
-        const int previous = currentDevice();
-        setCurrentDevice(static_cast<c10::DeviceIndex>(index));
-        return previous;
-      }),
-      py::arg("index"));
+               configure();
+               return static_cast<int>(currentDevice());
+             }));
+  module.def("set_device", torch::wrap_pybind_function([](int index) {
+               setCurrentDevice(static_cast<c10::DeviceIndex>(index));
+             }),
+             py::arg("index"));
+  module.def("exchange_device", torch::wrap_pybind_function([](int index) {
+               const int previous = currentDevice();
+               setCurrentDevice(static_cast<c10::DeviceIndex>(index));
+               return previous;
+             }),
+             py::arg("index"));
   module.def(
       "maybe_exchange_device",
       [](int index) {
@@ -65,25 +62,19 @@ void bindDevice(py::module_& module) {
 }
 
 void bindRandom(py::module_& module) {
-  module.def(
-      "default_generator",
-      torch::wrap_pybind_function([](int device) {
-        const auto& generator = defaultGenerator(static_cast<c10::DeviceIndex>(device));
-        return py::reinterpret_steal<py::object>(THPGenerator_Wrap(generator));
-      }),
-      py::arg("device"));
-  module.def(
-      "manual_seed_all",
-      torch::wrap_pybind_function(seedAllGenerators),
-      py::arg("seed"));
+  module.def("default_generator", torch::wrap_pybind_function([](int device) {
+               const auto& generator = defaultGenerator(static_cast<c10::DeviceIndex>(device));
+               return py::reinterpret_steal<py::object>(THPGenerator_Wrap(generator));
+             }),
+             py::arg("device"));
+  module.def("manual_seed_all", torch::wrap_pybind_function(seedAllGenerators), py::arg("seed"));
 }
 
 py::object dtypeObject(c10::ScalarType dtype) {
   if (dtype == c10::ScalarType::Undefined) {
     return py::none();
   }
-  return py::reinterpret_borrow<py::object>(
-      reinterpret_cast<PyObject*>(torch::getTHPDtype(dtype)));
+  return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(torch::getTHPDtype(dtype)));
 }
 
 py::dict recordDict(const TraceRecord& record) {
@@ -136,7 +127,7 @@ void bindLedger(py::module_& module) {
   });
 }
 
-} // namespace
+}  // namespace
 
 PYBIND11_MODULE(_C, module) {
   install();
@@ -147,4 +138,4 @@ PYBIND11_MODULE(_C, module) {
   bindCallbacks(module);
 }
 
-} // namespace torchneuron
+}  // namespace torchneuron

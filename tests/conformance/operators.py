@@ -1,7 +1,6 @@
 """Check one operator of PyTorch's database on a device."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from itertools import islice
 from typing import TypeVar
 
@@ -40,31 +39,22 @@ def _check_forward(
     depth: Depth,
     results: Results,
 ) -> None:
-    judged = _judge_of(entry)
     forward = results.tally(dtype, "forward")
     for label, sample in _samples(entry, dtype, False, position, depth, forward):
-        verdict = judged(scenarios.forward(entry, sample), device)
+        verdict = _judge(entry, scenarios.forward(entry, sample), device)
         forward.add(verdict, label)
         if not verdict.accepted:
             continue
         for kind, name, scenario in _variants(entry, sample, position, depth):
-            defined = not (
-                name.startswith("zero") and entry.name in scenarios.UNINITIALISED_WHEN_EMPTY
-            )
-            verdict = (judged if defined else _judge_shapes)(scenario, device)
+            verdict = _judge(entry, scenario, device, name)
             results.tally(dtype, kind).add(verdict, f"{label} {name}".rstrip())
 
 
-def _judge_shapes(scenario: Scenario, device: torch.device) -> Verdict:
-    return judge(scenario, device, values=False)
-
-
-def _judge_of(entry: OpInfo) -> Callable[[Scenario, torch.device], Verdict]:
-    return partial(
-        judge,
-        values=entry.name not in scenarios.UNINITIALISED,
-        exact=entry.name not in scenarios.NOT_REPEATABLE,
-    )
+def _judge(entry: OpInfo, scenario: Scenario, device: torch.device, variant: str = "") -> Verdict:
+    empty = variant.startswith("zero") and entry.name in scenarios.UNINITIALISED_WHEN_EMPTY
+    values = not empty and entry.name not in scenarios.UNINITIALISED
+    exact = entry.name not in scenarios.NOT_REPEATABLE
+    return judge(scenario, device, values=values, exact=exact)
 
 
 def _check_backward(
@@ -77,7 +67,7 @@ def _check_backward(
 ) -> None:
     tally = results.tally(dtype, "backward")
     for label, sample in _samples(entry, dtype, True, position, depth, tally):
-        tally.add(_judge_of(entry)(scenarios.backward(entry, sample), device), label)
+        tally.add(_judge(entry, scenarios.backward(entry, sample), device), label)
 
 
 def _check_errors(entry: OpInfo, device: torch.device, results: Results) -> None:
