@@ -3,9 +3,21 @@
 #include "aten/kernels.h"
 #include "aten/unboxed.h"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
+#include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/_fused_sdp_choice_ops.h>
+#include <ATen/ops/bernoulli.h>
+#include <ATen/ops/clone.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/convolution_backward_overrideable_ops.h>
+#include <ATen/ops/convolution_overrideable_ops.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/native_dropout_ops.h>
+#include <ATen/ops/ones_like.h>
 
 namespace torchneuron {
 namespace {

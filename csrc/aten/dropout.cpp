@@ -3,8 +3,9 @@
 #include "aten/bridge.h"
 #include "aten/kernels.h"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/dropout_native.h>
+#include <ATen/ops/empty_like.h>
 
 namespace torchneuron {
 

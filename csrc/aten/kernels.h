@@ -58,7 +58,6 @@ at::Tensor dropout(const at::Tensor& input, double p, bool train);
 void registerHotPointwise(Registrar& registrar);
 void registerHotReductions(Registrar& registrar);
 void registerHotLayers(Registrar& registrar);
-void registerHotLists(Registrar& registrar);
 
 // autocast.cpp: CUDA's lists
 void registerAutocast(torch::Library& library);

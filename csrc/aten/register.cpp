@@ -177,7 +177,6 @@ void registerKernels() {
   registerHotPointwise(dense);
   registerHotReductions(dense);
   registerHotLayers(dense);
-  registerHotLists(dense);
   registerRemaining(dense);
 
   dense.fallback(boxedFallback());
