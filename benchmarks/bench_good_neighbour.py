@@ -21,7 +21,7 @@ CHILD = Path(__file__).with_name("neighbour_cases.py")
 METHOD = """\
 Fresh processes in turn, one with TORCH_DEVICE_BACKEND_AUTOLOAD=0 and one with the device loaded
 and never used; the first of a pair alternates. Each process pins one thread and takes the
-median of 41 blocks of at least 2 ms per case. The ratio loaded / not loaded is taken per pair of
+median of 41 blocks of at least 2 ms per case, other processes' interruptions left out. The ratio loaded / not loaded is taken per pair of
 processes; a table shows the median over the pairs. One process of each kind comes before, so
 that Inductor finds its kernels compiled."""
 

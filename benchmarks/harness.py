@@ -128,15 +128,35 @@ def pair(label: str, cpu: Side, device: Side, *, rounds: int, smoke: bool = Fals
 
 
 def _couple(cpu: Side, device: Side, calls: int, *, cpu_first: bool) -> Couple:
-    before = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
+    before = _num_preemptions()
     if cpu_first:
         cpu_s = block_seconds(cpu, calls)
         device_s = block_seconds(device, calls)
     else:
         device_s = block_seconds(device, calls)
         cpu_s = block_seconds(cpu, calls)
-    after = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
-    return Couple(cpu_s, device_s, was_preempted=after != before)
+    return Couple(cpu_s, device_s, was_preempted=_num_preemptions() != before)
+
+
+def _num_preemptions() -> int:
+    """Return how often the operating system has taken the core from this thread."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
+
+
+def median_call_seconds(side: Side, num_blocks: int) -> float:
+    """Return the median seconds of a call where there is nothing to interleave with.
+
+    As in `pair`, blocks that another process disturbed are left out if enough others remain.
+    """
+    calls = calls_per_block(side)
+    times, undisturbed = [], []
+    while len(undisturbed) < num_blocks and len(times) < num_blocks * MAX_EXTRA:
+        before = _num_preemptions()
+        times.append(block_seconds(side, calls))
+        if _num_preemptions() == before:
+            undisturbed.append(times[-1])
+    enough = undisturbed if len(undisturbed) >= num_blocks / 2 else times
+    return statistics.median(enough) / calls
 
 
 def calls_per_block(*sides: Side) -> int:

@@ -6,14 +6,13 @@ line of JSON: the name under which the device slot is registered, and microsecon
 
 import argparse
 import json
-import statistics
 from collections.abc import Callable
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from harness import block_seconds, calls_per_block
+from harness import median_call_seconds
 
 Step = Callable[[], object]
 
@@ -83,13 +82,6 @@ def _train(inputs: torch.Tensor, *, compiles: bool) -> Step:
     return step
 
 
-def measure(step: Step, num_blocks: int) -> float:
-    """Return the median microseconds of a call over blocks long enough to time."""
-    step()
-    calls = calls_per_block(step)
-    return 1e6 * statistics.median(block_seconds(step, calls) for _ in range(num_blocks)) / calls
-
-
 def main() -> None:
     """Measure every case and print the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -97,7 +89,7 @@ def main() -> None:
     num_blocks = parser.parse_args().blocks
     torch.set_num_threads(1)
     cases = operations() | allocations() | training()
-    times = {name: measure(step, num_blocks) for name, step in cases.items()}
+    times = {name: 1e6 * median_call_seconds(step, num_blocks) for name, step in cases.items()}
     print(json.dumps({"slot": torch._C._get_privateuse1_backend_name(), "us": times}))
 
 
