@@ -21,9 +21,10 @@ CHILD = Path(__file__).with_name("neighbour_cases.py")
 METHOD = """\
 Fresh processes in turn, one with TORCH_DEVICE_BACKEND_AUTOLOAD=0 and one with the device loaded
 and never used; the first of a pair alternates. Each process pins one thread and takes the
-median of 41 blocks of at least 2 ms per case, other processes' interruptions left out. The ratio loaded / not loaded is taken per pair of
-processes; a table shows the median over the pairs. One process of each kind comes before, so
-that Inductor finds its kernels compiled."""
+median of 41 blocks of at least 2 ms per case, without those during which the operating system
+took the core away for another process, as long as half of the 41 remain. The ratio loaded / not
+loaded is taken per pair of processes; a table shows the median over the pairs. One process of
+each kind comes before, so that Inductor finds its kernels compiled."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

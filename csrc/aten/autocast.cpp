@@ -39,9 +39,13 @@ at::Tensor refuseBinaryCrossEntropy(const at::Tensor& /*self*/, const at::Tensor
 
 }  // namespace
 
-void registerAutocast(torch::Library& library) {
-  registerLists(library);
-  library.impl("binary_cross_entropy", TORCH_FN(refuseBinaryCrossEntropy));
+void registerAutocast() {
+  constexpr auto kKey = c10::DispatchKey::AutocastPrivateUse1;
+  // Leaked: a library's registrations end with it. PyTorch's macros for the lists want one.
+  static auto* lists = new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  registerLists(*lists);
+  lists->impl("binary_cross_entropy", TORCH_FN(refuseBinaryCrossEntropy));
+  Registrar(kKey).fallback(c10::KernelFunction::makeFallthrough());
 }
 
 }  // namespace torchneuron

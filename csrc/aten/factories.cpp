@@ -54,11 +54,12 @@ at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
                  std::optional<bool> pin_memory, std::optional<at::MemoryFormat> memory_format) {
   static OpRecord& record = opRecord("aten::empty", "memory_format");
   const auto scalar_type = c10::dtype_or_default(dtype);
+  const auto index = indexOf(device);
   checkOptions(record, scalar_type, layout, pin_memory);
   at::detail::check_size_nonnegative(size);
   const auto nbytes =
       at::detail::computeStorageNbytesContiguous(size, c10::elementSize(scalar_type));
-  auto tensor = makeTensor(nbytes, scalar_type, indexOf(device));
+  auto tensor = makeTensor(nbytes, scalar_type, index);
   auto* impl = tensor.unsafeGetTensorImpl();
   impl->generic_set_sizes_contiguous(size);
   if (memory_format.has_value() && *memory_format != at::MemoryFormat::Contiguous) {
@@ -72,10 +73,11 @@ at::Tensor emptyStrided(at::IntArrayRef size, at::IntArrayRef stride,
                         std::optional<at::Device> device, std::optional<bool> pin_memory) {
   static OpRecord& record = opRecord("aten::empty_strided", "");
   const auto scalar_type = c10::dtype_or_default(dtype);
+  const auto index = indexOf(device);
   checkOptions(record, scalar_type, layout, pin_memory);
   at::detail::check_size_nonnegative(size);
   const auto nbytes = at::detail::computeStorageNbytes(size, stride, c10::elementSize(scalar_type));
-  auto tensor = makeTensor(nbytes, scalar_type, indexOf(device));
+  auto tensor = makeTensor(nbytes, scalar_type, index);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride);
   return filledIfDeterministic(std::move(tensor));
 }

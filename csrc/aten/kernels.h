@@ -5,7 +5,6 @@
 #include "aten/registrar.h"
 
 #include <ATen/core/Tensor.h>
-#include <torch/library.h>
 
 namespace torchneuron {
 
@@ -60,9 +59,11 @@ void registerHotReductions(Registrar& registrar);
 void registerHotLayers(Registrar& registrar);
 
 // autocast.cpp: CUDA's lists
-void registerAutocast(torch::Library& library);
+void registerAutocast();
 
-// register.cpp: all of the above, once, when the extension is loaded
+// register.cpp: what a program's first act on the device needs, when the extension is loaded, and
+// all the rest, when the device is first used
+void registerFirstKernels();
 void registerKernels();
 
 // refusals.cpp: tensors of layouts that the device does not have

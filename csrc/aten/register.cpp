@@ -7,7 +7,6 @@
 #include <ATen/ops/_nested_tensor_size_native.h>
 #include <ATen/ops/_nested_tensor_storage_offsets_native.h>
 #include <ATen/ops/_nested_tensor_strides_native.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <string_view>
@@ -166,9 +165,14 @@ void registerNestedBookkeeping(Registrar& registrar) {
 
 }  // namespace
 
-void registerKernels() {
+void registerFirstKernels() {
   Registrar dense(c10::DispatchKey::PrivateUse1);
   registerFactories(dense);
+  dense.fallback(boxedFallback());
+}
+
+void registerKernels() {
+  Registrar dense(c10::DispatchKey::PrivateUse1);
   registerViews(dense);
   registerCopies(dense);
   registerComputedKernels(dense);
@@ -178,8 +182,6 @@ void registerKernels() {
   registerHotReductions(dense);
   registerHotLayers(dense);
   registerRemaining(dense);
-
-  dense.fallback(boxedFallback());
 
   // With a kernel of its own below autograd a composite loses its formula, unless it has one here.
   Registrar autograd(c10::DispatchKey::AutogradPrivateUse1);
@@ -194,14 +196,7 @@ void registerKernels() {
   registerAll(quantized, c10::DispatchKey::QuantizedCPU);
 
   registerRefusals();
-}
-
-// PyTorch's macros for the autocast lists want a torch::Library.
-TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
-  registerAutocast(m);
-}
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFallthrough());
+  registerAutocast();
 }
 
 }  // namespace torchneuron

@@ -12,6 +12,7 @@ namespace torchneuron {
 namespace {
 
 Configurator g_configurator;
+void (*g_first_use)() = nullptr;
 // Written once under the mutex, then read without it: `g_configured` orders the two.
 DeviceConfiguration* g_configuration = nullptr;
 std::atomic<bool> g_configured{false};
@@ -24,12 +25,19 @@ void setConfigurator(Configurator configurator) {
   g_configurator = configurator;
 }
 
+void setFirstUse(void (*prepare)()) {
+  g_first_use = prepare;
+}
+
 void publishConfiguration(const DeviceConfiguration& configuration) {
   std::lock_guard<std::mutex> lock(g_publish_mutex);
   if (g_configured.load(std::memory_order_relaxed)) {
     return;
   }
   configurePools(configuration.count, configuration.hbm_bytes, configuration.instance);
+  if (g_first_use != nullptr) {
+    g_first_use();
+  }
   g_configuration = new DeviceConfiguration(configuration);
   g_configured.store(true, std::memory_order_release);
 }

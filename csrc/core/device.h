@@ -21,6 +21,10 @@ struct Configurator {
 };
 void setConfigurator(Configurator configurator);
 
+// Called once, before the configuration is published: what only a program that uses the device
+// needs is not worth the time of every `import torch`.
+void setFirstUse(void (*prepare)());
+
 // Publishes the configuration and readies the pools. The first call wins.
 void publishConfiguration(const DeviceConfiguration& configuration);
 bool isConfigured() noexcept;

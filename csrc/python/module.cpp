@@ -29,7 +29,8 @@ void install() {
   installPinnedAllocator();
   installTwinHooks();
   registerHooks();
-  registerKernels();
+  registerFirstKernels();
+  setFirstUse(&registerKernels);
 }
 
 void bindDevice(py::module_& module) {

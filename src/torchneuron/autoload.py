@@ -13,6 +13,7 @@ import glob
 import importlib.metadata
 import importlib.util
 import logging
+import os
 import sys
 import threading
 import warnings
@@ -166,8 +167,38 @@ def _rival() -> str:
 
 def _other_entry_points() -> list[tuple[str, str]]:
     """Return name and module of each backend that PyTorch would load besides this one."""
+    if _distributions_with_backends() <= 1:
+        return []
     points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     return [(point.name, point.module) for point in points if not _is_ours(point)]
+
+
+def _distributions_with_backends() -> int:
+    """Count the installed distributions whose entry points name the group.
+
+    Only looks for the group's name: parsing the entry points of everything that is installed, as
+    importlib.metadata does, takes several milliseconds of every `import torch`.
+    """
+    wanted = f"[{ENTRY_POINT_GROUP}]".encode()
+    count = 0
+    for folder in dict.fromkeys(sys.path):
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue  # not there, or a zip file
+        for name in names:
+            if name.endswith((".dist-info", ".egg-info")):
+                count += wanted in _read(os.path.join(folder, name, "entry_points.txt"))
+    return count
+
+
+def _read(path: str) -> bytes:
+    """Return what the file holds, nothing where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def _is_ours(point: importlib.metadata.EntryPoint) -> bool:
