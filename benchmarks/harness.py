@@ -149,7 +149,8 @@ def median_call_seconds(side: Side, num_blocks: int) -> float:
     As in `pair`, blocks that another process disturbed are left out if enough others remain.
     """
     calls = calls_per_block(side)
-    times, undisturbed = [], []
+    times: list[float] = []
+    undisturbed: list[float] = []
     while len(undisturbed) < num_blocks and len(times) < num_blocks * MAX_EXTRA:
         before = _num_preemptions()
         times.append(block_seconds(side, calls))
