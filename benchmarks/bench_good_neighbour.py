@@ -31,20 +31,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the pairs of processes; --rounds is their number."""
     options = parse(__doc__, rounds=20, arguments=arguments)
     report = Report("good_neighbour", "A CPU program beside the loaded device", METHOD)
-    num_blocks = 1 if options.smoke else 41
     loads = options.device.type != "cpu"
     without: list[dict[str, float]] = []
     loaded: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as cache:
         if not options.smoke:
-            run(cache, loads=False, num_blocks=1)
-            run(cache, loads=loads, num_blocks=1)
+            run(cache, loads=False, smoke=False)
+            run(cache, loads=loads, smoke=False)
         for index in range(options.rounds):
             if index % 2:
-                loaded.append(run(cache, loads=loads, num_blocks=num_blocks))
-            without.append(run(cache, loads=False, num_blocks=num_blocks))
+                loaded.append(run(cache, loads=loads, smoke=options.smoke))
+            without.append(run(cache, loads=False, smoke=options.smoke))
             if not index % 2:
-                loaded.append(run(cache, loads=loads, num_blocks=num_blocks))
+                loaded.append(run(cache, loads=loads, smoke=options.smoke))
 
     rows, ratios = [], []
     for case in without[0]:
@@ -70,14 +69,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return report.finish(options)
 
 
-def run(cache: str, *, loads: bool, num_blocks: int) -> dict[str, float]:
+def run(cache: str, *, loads: bool, smoke: bool) -> dict[str, float]:
     """Return microseconds by case, measured in a fresh process."""
     environment = os.environ | {
         "OMP_NUM_THREADS": "1",
         "TORCHINDUCTOR_CACHE_DIR": cache,
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "1" if loads else "0",
     }
-    command = [sys.executable, str(CHILD), "--blocks", str(num_blocks)]
+    command = [sys.executable, str(CHILD), *(["--smoke"] if smoke else [])]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"bench_good_neighbour: the measured process failed\n\n{done.stderr}")

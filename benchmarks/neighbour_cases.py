@@ -12,8 +12,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from harness import median_call_seconds
+from harness import block_seconds, median_call_seconds
 
+NUM_BLOCKS = 41
 Step = Callable[[], object]
 
 
@@ -85,11 +86,16 @@ def _train(inputs: torch.Tensor, *, compiles: bool) -> Step:
 def main() -> None:
     """Measure every case and print the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--blocks", type=int, default=41)
-    num_blocks = parser.parse_args().blocks
+    parser.add_argument("--smoke", action="store_true", help="call everything but once")
+    smoke = parser.parse_args().smoke
     torch.set_num_threads(1)
     cases = operations() | allocations() | training()
-    times = {name: 1e6 * median_call_seconds(step, num_blocks) for name, step in cases.items()}
+    if smoke:
+        # Compiling its forward and backward takes most of a smoke run.
+        del cases["Inductor, training step"]
+        times = {name: 1e6 * block_seconds(step, 1) for name, step in cases.items()}
+    else:
+        times = {name: 1e6 * median_call_seconds(step, NUM_BLOCKS) for name, step in cases.items()}
     print(json.dumps({"slot": torch._C._get_privateuse1_backend_name(), "us": times}))
 
 

@@ -25,13 +25,7 @@ struct ToDevice;
 struct ToHost : torch::autograd::Function<ToHost> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& tensor) {
     context->saved_data["device"] = static_cast<int64_t>(tensor.device().index());
-    auto alias = at::Tensor(aliasOf(tensor, Access::kRead, /*full=*/true).impl);
-    if (!alias.is_inference() && !tensor.is_inference()) {
-      // A later write to either is seen by what saved the other for backward.
-      alias.unsafeGetTensorImpl()->set_version_counter(
-          tensor.unsafeGetTensorImpl()->version_counter());
-    }
-    return alias;
+    return at::Tensor(aliasOf(tensor, Access::kRead, /*full=*/true).impl);
   }
   static tensor_list backward(AutogradContext* context, tensor_list grads);
 };

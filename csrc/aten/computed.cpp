@@ -61,10 +61,16 @@ std::tuple<at::Tensor, at::Tensor> nativeDropout(const at::Tensor& input, double
   return {input.mul(mask).mul_(keep == 0 ? 0. : 1 / keep), mask};
 }
 
-int64_t fusedSdpChoice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                       const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
-                       std::optional<double> scale, bool enable_gqa) {
-  return at::_fused_sdp_choice(query, key, value, mask, dropout, is_causal, scale, enable_gqa);
+// A CPU tensor of the same metadata without memory, for a decision that reads metadata only. The
+// tensors may be fake ones, traced with sizes that are symbols.
+at::Tensor shellOf(const at::Tensor& tensor) {
+  static const auto* nothing = new c10::Storage(c10::Storage::use_byte_size_t(), 0,
+                                                c10::DataPtr(nullptr, c10::kCPU), nullptr, false);
+  auto shell = at::detail::make_tensor<c10::TensorImpl>(
+      c10::TensorImpl::VIEW, c10::Storage(*nothing), kCpuKernel, tensor.dtype());
+  shell.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sym_sizes(), tensor.sym_strides(),
+                                                     std::nullopt);
+  return shell;
 }
 
 }  // namespace
@@ -76,8 +82,11 @@ int64_t chooseAttention(const at::Tensor& query, const at::Tensor& key, const at
   if (mask.has_value() && mask->requires_grad()) {
     return static_cast<int64_t>(sdp::SDPBackend::math);
   }
-  return ComputedKernel<at::_ops::_fused_sdp_choice, &fusedSdpChoice>::call(
-      query, key, value, mask, dropout, is_causal, scale, enable_gqa);
+  const auto mask_shell =
+      mask.has_value() ? std::optional<at::Tensor>(shellOf(*mask)) : std::nullopt;
+  return at::_ops::_fused_sdp_choice::redispatch(kCpuKernel, shellOf(query), shellOf(key),
+                                                 shellOf(value), mask_shell, dropout, is_causal,
+                                                 scale, enable_gqa);
 }
 
 void registerComputedKernels(Registrar& registrar) {

@@ -9,7 +9,10 @@ constexpr c10::DispatchKeySet kMathBits{c10::DispatchKey::Conjugate, c10::Dispat
 }  // namespace
 
 Frame::Frame(OpRecord& op, MixedDevices mixed)
-    : op_(op), below_autograd_(kBelowAutograd), outer_device_(kernelDevice), mixed_(mixed) {
+    : op_(op),
+      below_autograd_(op.foreign ? c10::DispatchKeySet() : kBelowAutograd),
+      outer_device_(kernelDevice),
+      mixed_(mixed) {
   enterThread();
 }
 

@@ -15,7 +15,7 @@ namespace torchneuron {
 inline constexpr c10::DispatchKeySet kCpuKernel{c10::DispatchKey::CPU};
 
 // What must not see the aliases: they are below autograd and autocast, as the neuron tensors
-// they stand for are by now.
+// they stand for are by now. Kernels of other libraries see it, as they do on the CPU.
 inline constexpr c10::DispatchKeySet kBelowAutograd =
     c10::autograd_dispatch_keyset_with_ADInplaceOrView |
     c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);

@@ -3,8 +3,10 @@
 #include "aten/bridge.h"
 #include "aten/kernels.h"
 #include "core/context.h"
+#include "core/generator.h"
 #include "core/trace.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/gru.h>
 #include <ATen/ops/gru_native.h>
 #include <ATen/ops/gru_ops.h>
@@ -61,7 +63,34 @@ std::tuple<Results...> device(std::tuple<Results...>&& results, c10::DeviceIndex
       results);
 }
 
-// Dropout between layers draws from the device's generator, so it must happen on the device.
+// Dropout between layers draws from the CPU's default generator, and must draw from the device's:
+// while this lives, the one stands where the other was. Other threads that draw on the CPU
+// meanwhile draw from the device's stream.
+class GeneratorLoan {
+ public:
+  GeneratorLoan(bool needed, c10::DeviceIndex device) : needed_(needed) {
+    if (needed_) {
+      device_ = cpuGenerator(std::nullopt, device);
+      cpu_state_ = cpu_.get_state();
+      cpu_.set_state(device_.get_state());
+    }
+  }
+  ~GeneratorLoan() {
+    if (needed_) {
+      device_.set_state(cpu_.get_state());
+      cpu_.set_state(cpu_state_);
+    }
+  }
+  GeneratorLoan(const GeneratorLoan&) = delete;
+  GeneratorLoan& operator=(const GeneratorLoan&) = delete;
+
+ private:
+  bool needed_;
+  at::Generator cpu_ = at::detail::getDefaultCPUGenerator();
+  at::Generator device_;
+  at::Tensor cpu_state_;
+};
+
 bool drawsInside(int64_t num_layers, double dropout, bool train) {
   return train && dropout > 0 && num_layers > 1;
 }
@@ -76,7 +105,7 @@ auto paddedLayer(const at::Tensor& input, State state, at::TensorList params, bo
   collect(all, state);
   collect(all, params);
   const auto index = bridgeDevice(all);
-  if (index < 0 || drawsInside(num_layers, dropout, train)) {
+  if (index < 0) {
     return composite(input, state, params, has_biases, num_layers, dropout, train, bidirectional,
                      batch_first);
   }
@@ -84,6 +113,7 @@ auto paddedLayer(const at::Tensor& input, State state, at::TensorList params, bo
     checkRefused(record, tensor.scalar_type());
   }
   countExecuted(record, input.scalar_type());
+  const GeneratorLoan loan(drawsInside(num_layers, dropout, train), index);
   const HostScope scope(index);
   return device(Op::call(host(input), host(state), host(params), has_biases, num_layers, dropout,
                          train, bidirectional, batch_first),
@@ -100,7 +130,7 @@ auto packedLayer(const at::Tensor& data, const at::Tensor& batch_sizes, State st
   collect(all, state);
   collect(all, params);
   const auto index = bridgeDevice(all);
-  if (index < 0 || !batch_sizes.is_cpu() || drawsInside(num_layers, dropout, train)) {
+  if (index < 0 || !batch_sizes.is_cpu()) {
     return composite(data, batch_sizes, state, params, has_biases, num_layers, dropout, train,
                      bidirectional);
   }
@@ -108,6 +138,7 @@ auto packedLayer(const at::Tensor& data, const at::Tensor& batch_sizes, State st
     checkRefused(record, tensor.scalar_type());
   }
   countExecuted(record, data.scalar_type());
+  const GeneratorLoan loan(drawsInside(num_layers, dropout, train), index);
   const HostScope scope(index);
   return device(Op::call(host(data), batch_sizes, host(state), host(params), has_biases, num_layers,
                          dropout, train, bidirectional),

@@ -44,6 +44,7 @@ bool runsWhole(const c10::OperatorHandle& op) {
   const auto& schema = op.schema();
   if (!op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
       op.hasTag(at::Tag::inplace_view) || op.hasTag(at::Tag::generated) ||
+      op.hasTag(at::Tag::nondeterministic_seeded) ||  // they draw from a default generator
       std::find(std::begin(kNotWhole), std::end(kNotWhole), schema.name()) != std::end(kNotWhole)) {
     return false;
   }

@@ -315,6 +315,10 @@ Alias aliasOf(const at::TensorBase& original, Access access, bool full) {
   auto twin = twinOf(source->unsafe_storage().unsafeGetStorageImpl(), access);
   if (full) {
     alias.impl = c10::make_intrusive<c10::TensorImpl>(std::move(twin), keys, source->dtype());
+    if (!source->is_inference() && !alias.impl->is_inference()) {
+      // A write through either is seen by what saved the other for backward.
+      alias.impl->set_version_counter(original.unsafeGetTensorImpl()->version_counter());
+    }
   } else {
     // The view constructor adds neither autograd keys nor a version counter.
     alias.impl = c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, std::move(twin), keys,

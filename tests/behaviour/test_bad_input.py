@@ -99,7 +99,7 @@ def test_zero_dimensional_cpu_numbers_may_be_mixed_in() -> None:
 
 
 BAD_VARIABLES = {
-    "TORCHNEURON_INSTANCE": ["trn9.huge", "trn2.48xlareg", ""],
+    "TORCHNEURON_INSTANCE": ["trn9.huge", "trn2.48xlareg"],
     "TORCHNEURON_STRICT": ["loud"],
     "TORCHNEURON_RUNTIME": ["gpu"],
     "TORCHNEURON_INSTANSE": ["trn2.3xlarge"],
