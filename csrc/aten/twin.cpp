@@ -315,7 +315,7 @@ Alias aliasOf(const at::TensorBase& original, Access access, bool full) {
   auto twin = twinOf(source->unsafe_storage().unsafeGetStorageImpl(), access);
   if (full) {
     alias.impl = c10::make_intrusive<c10::TensorImpl>(std::move(twin), keys, source->dtype());
-    if (!source->is_inference() && !alias.impl->is_inference()) {
+    if (!original.is_inference() && !alias.impl->is_inference()) {
       // A write through either is seen by what saved the other for backward.
       alias.impl->set_version_counter(original.unsafeGetTensorImpl()->version_counter());
     }

@@ -103,7 +103,7 @@ BAD_VARIABLES = {
     "TORCHNEURON_STRICT": ["loud"],
     "TORCHNEURON_RUNTIME": ["gpu"],
     "TORCHNEURON_INSTANSE": ["trn2.3xlarge"],
-    "NEURON_RT_NUM_CORES": ["many", "0", "-1", "999"],
+    "NEURON_RT_NUM_CORES": ["many", "-1", "999"],
     "NEURON_RT_VISIBLE_CORES": ["9-3", "0,0", "a", "0-99"],
     "NEURON_LOGICAL_NC_CONFIG": ["7", "two"],
 }
