@@ -5,6 +5,7 @@ NEURON_RT_VISIBLE_CORES beats NEURON_RT_NUM_CORES; the first visible core is ind
 Stability: E.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchneuron.chips.spec import Chip, find_instance, instance_names, load_chip
@@ -99,9 +100,9 @@ def _visible(
     if visible_cores is not None:
         absent = [core for core in visible_cores if not 0 <= core < total]
         if absent or not visible_cores:
-            shown = ",".join(map(str, absent)) or "none"
             raise CoreSelectionError(
-                f"NEURON_RT_VISIBLE_CORES names core {shown}: {where} has cores 0-{last}",
+                f"NEURON_RT_VISIBLE_CORES={_ranges(visible_cores)} names core "
+                f"{_ranges(absent) or 'none'}: {where} has cores 0-{last}",
                 hint=f"set NEURON_RT_VISIBLE_CORES=0-{min(last, MAX_VISIBLE_CORES - 1)} "
                 "or choose a larger TORCHNEURON_INSTANCE",
             )
@@ -121,3 +122,14 @@ def _visible(
             hint=f"set NEURON_RT_VISIBLE_CORES=0-{MAX_VISIBLE_CORES - 1}, or keep LNC 2",
         )
     return cores
+
+
+def _ranges(cores: Sequence[int]) -> str:
+    """Write cores as the variable takes them: 0,2-5."""
+    runs: list[list[int]] = []
+    for core in cores:
+        if runs and core == runs[-1][-1] + 1:
+            runs[-1].append(core)
+        else:
+            runs.append([core])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
