@@ -56,7 +56,7 @@ def test_lnc_that_the_chip_lacks_names_the_variable() -> None:
 
 @pytest.mark.parametrize("cores", [(4,), (0, 7), ()])
 def test_absent_visible_core_names_variable_and_range(cores: tuple[int, ...]) -> None:
-    with pytest.raises(CoreSelectionError, match=r"NEURON_RT_VISIBLE_CORES .* has cores 0-3"):
+    with pytest.raises(CoreSelectionError, match=r"NEURON_RT_VISIBLE_CORES=.* has cores 0-3"):
         chips.resolve(visible_cores=cores)
 
 
