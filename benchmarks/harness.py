@@ -23,6 +23,7 @@ MIN_BLOCK_S = 2e-3
 WARM_UP_BLOCKS, WARM_UP_CALLS = 4, 2
 MAX_EXTRA = 5
 LONG_BLOCK_S = 20e-3
+MIN_ROUNDS, MAX_PAIR_S = 3, 120
 Side = Callable[[], object]
 
 METHOD = f"""\
@@ -33,8 +34,9 @@ machine which slows down or speeds up does so for both. A couple during which th
 system took the core away for another process is left out; up to {MAX_EXTRA} times the rounds are
 made to have enough of the others (not where a block takes over {LONG_BLOCK_S * 1e3:g} ms), and
 where even that does not give half of them, all count. The ratio in a table is the median; below
-1 the device was faster. Both sides are called a few times before, the garbage collector is off
-inside a block. Times are medians and only indicative: the machine is not reserved for this."""
+1 the device was faster. Both sides are called before, the garbage collector is off inside a
+block. After {MAX_PAIR_S} s a case ends with the rounds it has, {MIN_ROUNDS} at least. Times are
+medians and only indicative: the machine is not reserved for this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ def pair(label: str, cpu: Side, device: Side, *, rounds: int, smoke: bool = Fals
     """
     calls = 1 if smoke else calls_per_block(cpu, device)
     couples: list[Couple] = []
+    start_s = time.monotonic()
     for num_rounds in range(1, rounds * MAX_EXTRA + 1):
         couples.append(_couple(cpu, device, calls, cpu_first=True))
         couples.append(_couple(cpu, device, calls, cpu_first=False))
@@ -109,6 +112,8 @@ def pair(label: str, cpu: Side, device: Side, *, rounds: int, smoke: bool = Fals
         wanted = 0 if smoke or is_long else 2 * rounds
         num_undisturbed = sum(not couple.was_preempted for couple in couples)
         if num_rounds >= rounds and num_undisturbed >= wanted:
+            break
+        if num_rounds >= MIN_ROUNDS and time.monotonic() - start_s > MAX_PAIR_S:
             break
     judged = [couple for couple in couples if not couple.was_preempted]
     if len(judged) < rounds:
@@ -165,6 +170,8 @@ def calls_per_block(*sides: Side) -> int:
 
     Every side is called equally often.
     """
+    if min(block_seconds(side, 1) for side in sides for _ in range(2)) > LONG_BLOCK_S:
+        return 1
     calls = WARM_UP_CALLS
     while True:
         # The shortest of some blocks: another process can only make one longer.

@@ -3,27 +3,36 @@
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
+from textwrap import dedent
 from typing import Any
 
 import pytest
 
 from behaviour.script import run_script
+from device.forking import fork_server
 
 Script = Callable[..., CompletedProcess[str]]
 
 
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
-    """Run a script in a fresh process; `packages` are folders to put beside it."""
+    """Run a script in a process that has the device.
+
+    With `packages`, names of empty packages, these are installed before the device is registered.
+    """
 
     def run(source: str, packages: tuple[str, ...] = (), **options: Any) -> CompletedProcess[str]:
         for package in packages:
             folder = tmp_path / "installed" / package
             folder.mkdir(parents=True)
             (folder / "__init__.py").write_text("real = True\n")
-        path = f"{tmp_path / 'installed'}"
-        source = f"import sys; sys.path.insert(0, {path!r})\n" + source if packages else source
-        return run_script(source, tmp_path, **options)
+        start = f"""
+import sys, torch
+sys.path.insert(0, {str(tmp_path / "installed")!r})
+torch._import_device_backends()
+"""
+        server = fork_server(loaded=False)
+        return server.run(start + dedent(source), tmp_path, **options)
 
     return run
 
@@ -78,8 +87,8 @@ def test_absent_submodule_is_reported_under_its_name(script: Script) -> None:
     )
 
 
-def test_before_torch_there_is_no_alias(script: Script) -> None:
-    script(
+def test_before_torch_there_is_no_alias(tmp_path: Path) -> None:
+    run_script(
         """
         try:
             import torch_neuronx
@@ -87,7 +96,8 @@ def test_before_torch_there_is_no_alias(script: Script) -> None:
             pass
         else:
             raise AssertionError
-        """
+        """,
+        tmp_path,
     )
 
 

@@ -1,29 +1,33 @@
 """Start-up: when the device is registered, when it is not, and that `import torch` always works."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any
 
 import pytest
 
 from behaviour.script import run_script
+from device.forking import fork_server
 
 Script = Callable[..., CompletedProcess[str]]
 
 
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
-    """Run a script in a fresh process, in this test's own folder."""
+    """Run a script in a process that has torch and has loaded no backend yet."""
+    return functools.partial(fork_server(loaded=False).run, folder=tmp_path)
 
-    def run(source: str, **options: Any) -> CompletedProcess[str]:
-        return run_script(source, tmp_path, **options)
 
-    return run
+@pytest.fixture
+def fresh_script(tmp_path: Path) -> Script:
+    """Run a script in a process that has not imported torch."""
+    return functools.partial(run_script, folder=tmp_path)
 
 
 STATUS = """
 import torch
+torch._import_device_backends()
 from torchneuron import autoload
 status = autoload.status()
 print(status.state, "|", status.reason)
@@ -32,13 +36,13 @@ assert torch.ones(2).sum().item() == 2
 """
 
 
-def test_import_torch_is_enough(script: Script) -> None:
-    process = script(STATUS)
+def test_import_torch_is_enough(fresh_script: Script) -> None:
+    process = fresh_script(STATUS.replace("torch._import_device_backends()", ""))
     assert process.stdout == "registered | \n" and process.stderr == ""
 
 
-def test_importing_the_package_imports_no_torch_and_registers_nothing(script: Script) -> None:
-    script(
+def test_importing_the_package_imports_no_torch_and_registers_nothing(fresh_script: Script) -> None:
+    fresh_script(
         """
         import sys, torchneuron
         from torchneuron import autoload, config, errors
@@ -49,8 +53,8 @@ def test_importing_the_package_imports_no_torch_and_registers_nothing(script: Sc
     )
 
 
-def test_a_name_that_needs_the_device_registers_it(script: Script) -> None:
-    script(
+def test_a_name_that_needs_the_device_registers_it(fresh_script: Script) -> None:
+    fresh_script(
         """
         import sys, torchneuron
         assert torchneuron.device_count() == 4
@@ -59,12 +63,16 @@ def test_a_name_that_needs_the_device_registers_it(script: Script) -> None:
     )
 
 
-def test_autoload_of_torch_switched_off(script: Script) -> None:
-    process = script(
-        STATUS + "import torchneuron; torchneuron.Stream\nassert torch.neuron.is_available()",
-        env={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+def test_a_name_registers_where_torch_loads_no_backends(script: Script) -> None:
+    script(
+        """
+        import torch, torchneuron
+        from torchneuron import autoload
+        assert autoload.status().state == "not started" and not hasattr(torch, "neuron")
+        torchneuron.Stream
+        assert autoload.status().state == "registered" and torch.neuron.is_available()
+        """
     )
-    assert process.stdout.startswith("not started")
 
 
 def test_off_switch_keeps_the_device_away(script: Script) -> None:
@@ -103,26 +111,15 @@ else:
 
 
 CUDA = """
-import torch.cuda
+import torch
 torch.backends.cuda.is_built = lambda: True
 torch.cuda.device_count = lambda: 1
 """
 
 
-def with_cuda(source: str, before: str = "") -> str:
-    """Return a script that sees one CUDA device from the moment start-up looks."""
-    return (
-        f"""
-import os
-os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-import torch
-{CUDA}
-{before}
-from torchneuron import autoload
-autoload.autoload()
-"""
-        + source
-    )
+def with_cuda(source: str) -> str:
+    """Return a script that sees one CUDA device when start-up looks."""
+    return CUDA + source
 
 
 def test_beside_cuda_nothing_is_registered(script: Script) -> None:
@@ -155,24 +152,17 @@ def test_beside_cuda_the_switch_registers_it(script: Script) -> None:
 
 
 def test_beside_cuda_and_a_trainium_it_is_registered(script: Script) -> None:
-    before = "import torchneuron.autoload as a; a.trainium_visible = lambda: True"
-    assert script(with_cuda(STATUS, before)).stdout.startswith("registered")
+    trainium = "import torchneuron.autoload as a; a.trainium_visible = lambda: True\n"
+    assert script(with_cuda(trainium + STATUS)).stdout.startswith("registered")
 
 
 def broken(what: str) -> str:
     """Return a script whose start-up meets something broken in our installation."""
-    return (
-        f"""
-import os, sys, types
-os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-{what}
-import torch
-from torchneuron import autoload
+    return f"import sys, types\n{what}\n{STATUS}{REFUSED}"
+
+
+REFUSED = """
 autoload.autoload()
-autoload.autoload()
-"""
-        + STATUS
-        + """
 import torchneuron
 try:
     torchneuron.Stream
@@ -182,7 +172,6 @@ except torchneuron.NeuronError as error:
 else:
     raise AssertionError
 """
-    )
 
 
 BUILD_INFO = """
@@ -201,9 +190,7 @@ def test_another_torch_version_is_one_warning_with_the_pip_line(script: Script) 
 
 
 def test_another_build_of_the_same_torch_version_is_fine(script: Script) -> None:
-    source = broken(BUILD_INFO.format(version="2.13.0+cu130")).partition("import torchneuron\ntry")[
-        0
-    ]
+    source = "import sys, types" + BUILD_INFO.format(version="2.13.0+cu130") + STATUS
     assert script(source).stdout.startswith("registered")
 
 
@@ -241,14 +228,13 @@ def test_an_exception_of_any_kind_is_one_warning(script: Script) -> None:
 
 
 def test_warnings_as_errors_do_not_break_import_torch(script: Script) -> None:
-    process = script(
-        broken(BUILD_INFO.format(version="2.12.1")), flags=("-W", "error::RuntimeWarning")
-    )
+    errors = "import warnings; warnings.simplefilter('error', RuntimeWarning)\n"
+    process = script(errors + broken(BUILD_INFO.format(version="2.12.1")))
     assert process.stdout.startswith("failed") and "torch 2.12.1" in process.stderr
 
 
-def test_import_in_a_thread(script: Script) -> None:
-    script(
+def test_import_in_a_thread(fresh_script: Script) -> None:
+    fresh_script(
         """
         import threading
         def work():
@@ -265,8 +251,8 @@ def test_import_in_a_thread(script: Script) -> None:
     )
 
 
-def test_a_name_is_used_while_another_thread_imports_torch(script: Script) -> None:
-    script(
+def test_a_name_is_used_while_another_thread_imports_torch(fresh_script: Script) -> None:
+    fresh_script(
         """
         import sys, threading, time
         import torchneuron
@@ -295,8 +281,7 @@ def test_activation_from_many_threads_registers_once(script: Script) -> None:
         for thread in threads: thread.start()
         for thread in threads: thread.join()
         assert not failures and torch.neuron.is_available()
-        """,
-        env={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        """
     )
 
 
@@ -308,8 +293,8 @@ socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
 """
 
 
-def test_no_network_at_import_and_use(script: Script) -> None:
-    script(
+def test_no_network_at_import_and_use(fresh_script: Script) -> None:
+    fresh_script(
         NO_SOCKETS
         + """
 import torch, torchneuron
@@ -321,8 +306,8 @@ with torchneuron.strict("dtype"), torchneuron.explain():
     )
 
 
-def test_torch_logs_takes_our_name(script: Script) -> None:
-    process = script(STATUS, env={"TORCH_LOGS": "+torchneuron"})
+def test_torch_logs_takes_our_name(fresh_script: Script) -> None:
+    process = fresh_script(STATUS, env={"TORCH_LOGS": "+torchneuron"})
     assert process.stdout.startswith("registered")
 
 
@@ -330,13 +315,11 @@ def test_entry_function_is_quick(script: Script) -> None:
     """Guard the order of magnitude; the benchmark holds the gate of 30 ms."""
     process = script(
         """
-        import os, time
-        os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-        import torch
-        begin = time.perf_counter()
+        import time
+        begin = time.process_time()
         from torchneuron.autoload import autoload
         autoload()
-        print(time.perf_counter() - begin)
+        print(time.process_time() - begin)
         """
     )
     assert float(process.stdout) < 1.0

@@ -1,32 +1,26 @@
 """Beside another backend for PyTorch's one outside device: we give way, in either order."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any
 
 import pytest
 
-from behaviour.script import run_script
+from device.forking import fork_server
 
 Script = Callable[..., CompletedProcess[str]]
 
 
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
-    """Run a script in a fresh process, in this test's own folder."""
-
-    def run(source: str, **options: Any) -> CompletedProcess[str]:
-        return run_script(source, tmp_path, **options)
-
-    return run
+    """Run a script in a process that has torch and has loaded no backend yet."""
+    return functools.partial(fork_server(loaded=False).run, folder=tmp_path)
 
 
 def test_a_renamed_slot_is_left_alone(script: Script) -> None:
     process = script(
         """
-        import os
-        os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
         import torch
         torch.utils.rename_privateuse1_backend("other")
         from torchneuron import autoload
@@ -59,6 +53,7 @@ def install_backend(folder: Path, module: str, source: str) -> None:
 
 BESIDE = """
 import torch
+torch._import_device_backends()
 from torchneuron import autoload
 print(autoload.status().state, torch._C._get_privateuse1_backend_name())
 print(torch.ones(2).sum().item())
@@ -67,7 +62,7 @@ print(torch.ones(2).sum().item())
 
 @pytest.mark.parametrize("order", ["first", "last"])
 def test_another_backend_is_given_way(script: Script, tmp_path: Path, order: str) -> None:
-    process = script(beside(order, tmp_path), env=path_of(tmp_path))
+    process = script(beside(order, tmp_path))
     assert process.stdout.splitlines() == ["aside other", "2.0"]
     assert process.stderr.count("stands aside") == 1 and "`other` (other_backend)" in process.stderr
 
@@ -76,15 +71,10 @@ def test_another_backend_is_given_way(script: Script, tmp_path: Path, order: str
 def test_preferred_takes_the_slot_if_it_is_free(
     script: Script, tmp_path: Path, order: str, winner: str
 ) -> None:
-    env = {**path_of(tmp_path), "TORCHNEURON_PREFER": "1"}
-    process = script(beside(order, tmp_path), env=env)
+    process = script(beside(order, tmp_path), env={"TORCHNEURON_PREFER": "1"})
     state = "registered" if winner == "neuron" else "aside"
     assert process.stdout.splitlines() == [f"{state} {winner}", "2.0"]
     assert process.stderr.count("stands aside") == (winner == "other")
-
-
-def path_of(tmp_path: Path) -> dict[str, str]:
-    return {"PYTHONPATH": f"{tmp_path / 'installed'}:{Path(__file__).parent}"}
 
 
 def beside(order: str, tmp_path: Path) -> str:
@@ -93,6 +83,8 @@ def beside(order: str, tmp_path: Path) -> str:
     key = 0 if order == "first" else 1
     return (
         f"""
+import sys
+sys.path.insert(0, {str(tmp_path / "installed")!r})
 import importlib.metadata as metadata
 original = metadata.entry_points
 def entry_points(**parameters):
@@ -110,7 +102,7 @@ metadata.entry_points = entry_points
 
 def test_a_name_that_needs_the_device_says_who_has_the_slot(script: Script, tmp_path: Path) -> None:
     source = beside("last", tmp_path) + "import torchneuron; torchneuron.Stream"
-    process = script(source, env=path_of(tmp_path), returncode=1)
+    process = script(source, returncode=1)
     assert "InstallError" in process.stderr and "`other` (other_backend)" in process.stderr
     assert process.stderr.count("RuntimeWarning") == 1
 
@@ -120,8 +112,9 @@ def test_a_real_torch_neuronx_is_given_way(script: Script, tmp_path: Path) -> No
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text("real = True\n")
     process = script(
-        BESIDE + "import torch_neuronx\nassert torch_neuronx.real",
-        env=path_of(tmp_path),
+        f"import sys; sys.path.insert(0, {str(folder.parent)!r})\n"
+        + BESIDE
+        + "import torch_neuronx\nassert torch_neuronx.real"
     )
     assert process.stdout.splitlines()[0] == "aside privateuseone"
     assert (

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from behaviour.script import run_script
-from device.forking import ForkServer
+from device.forking import fork_server
 
 
 @pytest.fixture(autouse=True)
@@ -21,18 +21,10 @@ def device_zero_afterwards() -> Iterator[None]:
         torch.neuron.set_stream(torch.neuron.default_stream(index))
 
 
-@pytest.fixture(scope="session")
-def fork_server() -> Iterator[ForkServer]:
-    """Keep one process that has torch and has not used the device."""
-    server = ForkServer()
-    yield server
-    server.close()
-
-
 @pytest.fixture
-def script(fork_server: ForkServer, tmp_path: Path) -> Callable[..., CompletedProcess[str]]:
+def script(tmp_path: Path) -> Callable[..., CompletedProcess[str]]:
     """Run a script in a process that has torch and has not used the device."""
-    return functools.partial(fork_server.run, folder=tmp_path)
+    return functools.partial(fork_server(loaded=True).run, folder=tmp_path)
 
 
 @pytest.fixture

@@ -1,11 +1,14 @@
-"""Run scripts in forked children of a process that has torch and has not used the device.
+"""Run scripts in forked children of a process that has imported torch and done nothing else.
 
-Importing torch takes seconds, and settings are read at the first use of the device: a child of such
-a process stands for a fresh one wherever start-up itself is not what is tested. Run as a program,
-this file is that process: it reads one request a line and answers each with the return code.
+Importing torch takes seconds; a child of such a process stands for a fresh one. The process has the
+device or has loaded no backend yet; in the second kind a script does what `import torch` ends with:
+`torch._import_device_backends()`. Run as a program, this file is the process: it reads one request
+a line and answers each with the return code.
 """
 
+import atexit
 import contextlib
+import functools
 import json
 import os
 import runpy
@@ -22,10 +25,11 @@ from behaviour.script import environment
 class ForkServer:
     """Start the process, and have it run scripts one after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, loaded: bool) -> None:
+        backends = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "1" if loaded else "0"}
         self._process = subprocess.Popen(
             [sys.executable, __file__],
-            env=environment({}),
+            env=environment(backends),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -62,6 +66,18 @@ class ForkServer:
         self._process.communicate(timeout=30)
 
 
+@functools.cache
+def fork_server(*, loaded: bool) -> ForkServer:
+    """Return the one server of a kind, which lives as long as the tests.
+
+    Args:
+        loaded: Whether the device is registered, or no backend loaded yet.
+    """
+    server = ForkServer(loaded=loaded)
+    atexit.register(server.close)
+    return server
+
+
 def run_in_child(path: Path, env: Mapping[str, str | None]) -> int:
     """Run a script as the main program with its output in files; return its exit code."""
     os.chdir(path.parent)
@@ -86,9 +102,8 @@ def run_in_child(path: Path, env: Mapping[str, str | None]) -> int:
 
 def serve() -> None:
     """Answer requests until the input ends."""
-    import torch
+    import torch  # noqa: F401 (so that no child has to)
 
-    assert not torch.neuron.is_initialized()
     for line in sys.stdin:
         request = json.loads(line)
         child = os.fork()

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 BENCHMARKS = ROOT / "benchmarks"
-CAP_S = 300
+CAP_S = 500
 MAX_LINES = 120
 
 LAST_LINES = {

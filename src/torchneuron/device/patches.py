@@ -131,6 +131,15 @@ PATCHES = (
         replacements.warned_already,
     ),
     Patch(
+        "dynamo-streams",
+        "torch._dynamo.variables.streams",
+        "SymbolicStreamState.__init__",
+        "makes every compiled CPU function ask for the device's current stream at each call",
+        "torch/_dynamo/variables/streams.py:265",
+        "self",
+        replacements.stream_state,
+    ),
+    Patch(
         "share-fd",
         "torch",
         "UntypedStorage._share_fd_cpu_",

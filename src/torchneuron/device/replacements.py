@@ -3,6 +3,7 @@
 Each function takes the original and returns its replacement.
 """
 
+import collections
 import functools
 import sys
 import threading
@@ -127,6 +128,21 @@ def formatter_init(original: Callable[..., Any]) -> Callable[..., Any]:
 def warned_already(original: bool) -> bool:
     """Make torch believe that it has warned."""
     return True
+
+
+def stream_state(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let Dynamo ask for the current stream only in programs that have used the device."""
+
+    @functools.wraps(original)
+    def __init__(self: Any) -> None:  # noqa: N807
+        # Dynamo itself configures the device, so that is no sign of use.
+        if _C.executed_ops():
+            original(self)
+        else:
+            # As on a machine without an accelerator.
+            self.cur_stream_stack = collections.deque()
+
+    return __init__
 
 
 def share_storage(original: Callable[..., Any]) -> Callable[..., Any]:
