@@ -4,8 +4,10 @@ import re
 import sys
 import threading
 import types
+from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import numpy
 import pytest
@@ -20,7 +22,7 @@ def states() -> dict[str, str]:
 
 def test_every_patch_is_applied_or_waits_for_its_module() -> None:
     waiting = {name for name, state in states().items() if state == "waiting"}
-    assert waiting <= {"flex-attention", "safetensors"}
+    assert waiting <= {"dynamo-streams", "flex-attention", "safetensors"}
     assert {state for name, state in states().items() if name not in waiting} == {"applied"}
 
 
@@ -203,3 +205,21 @@ def test_a_patch_can_be_switched_off(monkeypatch) -> None:
     monkeypatch.setattr(patches, "PATCHES", (patch,))
     patches.apply(skip=frozenset({"stand-in"}))
     assert patch.state == "skipped: switched off"
+
+
+def test_compiled_cpu_functions_ask_for_no_stream_of_an_unused_device(
+    script: Callable[..., CompletedProcess[str]],
+) -> None:
+    script(
+        """
+        import torch
+
+        asked = []
+        current_stream = torch.accelerator.current_stream
+        torch.accelerator.current_stream = lambda *a: asked.append(a) or current_stream(*a)
+        compiled = torch.compile(lambda x: x.sin() + 1, backend="eager")
+        for _ in range(3):
+            compiled(torch.ones(3))
+        assert not asked, asked
+        """
+    )
