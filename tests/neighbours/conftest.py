@@ -8,6 +8,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+import torch
 
 from behaviour.script import run_script
 from neighbours import network
@@ -17,6 +18,15 @@ from neighbours import network
 
 network.close()
 """
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Compute as the scripts of `run_script` do: sums depend on how threads divide them."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(autouse=True)
