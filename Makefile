@@ -70,7 +70,7 @@ bench: build ## measure against the CPU in one process; writes benchmarks/report
 	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 conformance: build ## PyTorch's operator database, 30 samples an entry; writes the dated report
-	@$(BIN)/python tests/conformance/report.py $(CONFORMANCE_ARGS)
+	@$(BIN)/python tools/conformance_report.py $(CONFORMANCE_ARGS)
 
 sanitize: $(DEV_READY) ## build with ASan and UBSan beside the normal build, run the tests of csrc/
 	@tools/sanitize.sh $(BIN)/python
