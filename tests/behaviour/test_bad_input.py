@@ -223,3 +223,16 @@ def test_emulate_refuses_unknown_and_late_choices(script: Script) -> None:
         """
     )
     assert not process.stderr
+
+
+def test_values_that_mean_the_default_are_no_errors(script: Script) -> None:
+    """An empty value counts as unset; 0 cores are all of them in the vendor's runtime."""
+    for name, value in (("TORCHNEURON_INSTANCE", ""), ("NEURON_RT_NUM_CORES", "0")):
+        source = f"""
+            import os
+            os.environ[{name!r}] = {value!r}
+            import torch
+            assert torch.neuron.device_count() == 4, torch.neuron.device_count()
+            assert torch.ones(2, device="neuron:3").sum().item() == 2
+        """
+        script(source)
