@@ -2,6 +2,7 @@
 
 #include "aten/frame.h"
 #include "core/device.h"
+#include "core/fork.h"
 #include "core/generator.h"
 #include "core/trace.h"
 
@@ -135,14 +136,29 @@ class BoxedAlias final : public c10::OperatorKernel {
   c10::DispatchKeySet kernel_;
 };
 
+struct Fallbacks {
+  std::shared_mutex mutex;
+  std::unordered_map<c10::OperatorHandle, OpRecord*> records;
+};
+
+Fallbacks& fallbacks() {
+  static auto* instance = new Fallbacks;  // leaked: kernels may run during exit
+  return *instance;
+}
+
+std::shared_mutex& fallbackMutex() {
+  return fallbacks().mutex;
+}
+
+[[maybe_unused]] const bool g_held = holdAcrossForks<&fallbackMutex>();
+
 // The record of an operator that fell back, found by its handle.
 OpRecord& fallbackRecord(const c10::OperatorHandle& op) {
-  static auto* mutex = new std::shared_mutex;  // leaked: kernels may run during exit
-  static auto* records = new std::unordered_map<c10::OperatorHandle, OpRecord*>;
+  auto& records = fallbacks().records;
   {
-    std::shared_lock lock(*mutex);
-    const auto found = records->find(op);
-    if (found != records->end()) {
+    std::shared_lock lock(fallbackMutex());
+    const auto found = records.find(op);
+    if (found != records.end()) {
       return *found->second;
     }
   }
@@ -152,8 +168,8 @@ OpRecord& fallbackRecord(const c10::OperatorHandle& op) {
       "' on the neuron device: it has neither a neuron nor a CPU kernel\n\n"
       "hint: register one for \"cpu\" (torch.library), neuron then runs it on its own memory");
   auto& record = opRecord(name.name.c_str(), name.overload_name.c_str());
-  std::unique_lock lock(*mutex);
-  records->emplace(op, &record);
+  std::unique_lock lock(fallbackMutex());
+  records.emplace(op, &record);
   return record;
 }
 

@@ -114,4 +114,9 @@ NeuronAllocator* neuronAllocator() {
   return allocator;
 }
 
+namespace {
+// Made while the library loads: a fork can then not catch another thread half way through it.
+[[maybe_unused]] const NeuronAllocator* const g_made = neuronAllocator();
+}  // namespace
+
 }  // namespace torchneuron

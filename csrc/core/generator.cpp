@@ -1,6 +1,7 @@
 #include "core/generator.h"
 
 #include "core/device.h"
+#include "core/fork.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -21,6 +22,12 @@ Defaults& defaults() {
   static auto* instance = new Defaults;  // leaked: threads may draw during exit
   return *instance;
 }
+
+std::mutex& defaultsMutex() {
+  return defaults().mutex;
+}
+
+[[maybe_unused]] const bool g_held = holdAcrossForks<&defaultsMutex>();
 
 at::Generator wrap(c10::DeviceIndex device, at::Generator cpu) {
   return at::make_generator<NeuronGenerator>(device, std::move(cpu));

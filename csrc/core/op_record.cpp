@@ -1,5 +1,7 @@
 #include "core/op_record.h"
 
+#include "core/fork.h"
+
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -63,6 +65,12 @@ Registry& registry() {
   static auto* instance = new Registry;  // leaked: kernels may run during exit
   return *instance;
 }
+
+std::mutex& registryMutex() {
+  return registry().mutex;
+}
+
+[[maybe_unused]] const bool g_held = holdAcrossForks<&registryMutex>();
 
 }  // namespace
 

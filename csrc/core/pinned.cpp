@@ -1,5 +1,7 @@
 #include "core/pinned.h"
 
+#include "core/fork.h"
+
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
-#include <pthread.h>
 #include <unordered_map>
 
 namespace torchneuron {
@@ -184,13 +185,11 @@ void PinnedAllocator::reset_peak_stats() {
 }
 
 PinnedAllocator& instance() {
-  static auto* allocator = [] {
-    pthread_atfork([] { instance().lock(); }, [] { instance().unlock(); },
-                   [] { instance().unlock(); });
-    return new PinnedAllocator();
-  }();
+  static auto* allocator = new PinnedAllocator();
   return *allocator;
 }
+
+[[maybe_unused]] const bool g_held = holdAcrossForks<&instance>();
 
 void deletePinned(void* data) {
   if (data != nullptr) {

@@ -55,6 +55,8 @@ void configurePools(int count, size_t hbm_bytes, std::string instance) {
   auto* configuration = new Configuration{count, hbm_bytes, std::move(instance)};
   TORCH_INTERNAL_ASSERT(g_configuration.compare_exchange_strong(unset, configuration),
                         "the pools are configured already");
+  lockAll();  // makes the locks, so that a fork cannot catch another thread half way through it
+  unlockAll();
   pthread_atfork(&lockAll, &unlockAll, &unlockAll);
 }
 

@@ -1,5 +1,7 @@
 #include "core/trace.h"
 
+#include "core/fork.h"
+
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -19,6 +21,12 @@ Trace& trace() {
   static auto* instance = new Trace;  // leaked: kernels may run during exit
   return *instance;
 }
+
+std::mutex& traceMutex() {
+  return trace().mutex;
+}
+
+[[maybe_unused]] const bool g_held = holdAcrossForks<&traceMutex>();
 
 }  // namespace
 
