@@ -65,11 +65,15 @@ Pool& makePool(c10::DeviceIndex device) {
   TORCH_CHECK(configuration != nullptr && device >= 0 && device < configuration->count,
               "device neuron:", static_cast<int>(device), " does not exist, there are ",
               configuration != nullptr ? configuration->count : 0);
-  std::lock_guard<std::mutex> guard(creationMutex());
+  std::unique_lock<std::mutex> guard(creationMutex());
   Pool* pool = pools[device].load(std::memory_order_relaxed);
   if (pool == nullptr) {
     pool = new Pool(device, configuration->hbm_bytes, configuration->instance);
     pools[device].store(pool, std::memory_order_release);
+    guard.unlock();  // who shows the warning may allocate
+    if (!pool->arenaNote().empty()) {
+      TORCH_WARN(pool->arenaNote(), "\n\nhint: raise the limit on virtual memory (ulimit -v)");
+    }
   }
   return *pool;
 }

@@ -2,7 +2,9 @@
 
 import gc
 import pickle
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 import torch
@@ -185,3 +187,25 @@ def test_memory_is_a_submodule_and_loaded_once(script) -> None:
         assert memory_allocated is torch.neuron.memory_allocated
         """
     )
+
+
+def test_a_smaller_arena_is_said_when_it_is_made(
+    fresh_script: Callable[..., CompletedProcess[str]],
+) -> None:
+    process = fresh_script(
+        """
+        import resource
+        import warnings
+        import torch
+
+        limit = 20 << 30  # less than the 24 GiB of address space that a core wants
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert torch.ones(2, device="neuron").sum().item() == 2
+            torch.ones(2, device="neuron")
+        print(*(str(warning.message) for warning in caught), sep="\\n")
+        """
+    )
+    assert process.stdout.count("neuron:0 has ") == 1
+    assert "of address space instead of" in process.stdout and "hint: raise" in process.stdout
