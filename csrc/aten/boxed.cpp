@@ -11,7 +11,7 @@
 
 #include <deque>
 #include <memory>
-#include <shared_mutex>
+#include <mutex>
 #include <unordered_map>
 
 namespace torchneuron {
@@ -137,7 +137,7 @@ class BoxedAlias final : public c10::OperatorKernel {
 };
 
 struct Fallbacks {
-  std::shared_mutex mutex;
+  std::mutex mutex;
   std::unordered_map<c10::OperatorHandle, OpRecord*> records;
 };
 
@@ -146,7 +146,7 @@ Fallbacks& fallbacks() {
   return *instance;
 }
 
-std::shared_mutex& fallbackMutex() {
+std::mutex& fallbackMutex() {
   return fallbacks().mutex;
 }
 
@@ -156,7 +156,7 @@ std::shared_mutex& fallbackMutex() {
 OpRecord& fallbackRecord(const c10::OperatorHandle& op) {
   auto& records = fallbacks().records;
   {
-    std::shared_lock lock(fallbackMutex());
+    std::lock_guard<std::mutex> lock(fallbackMutex());
     const auto found = records.find(op);
     if (found != records.end()) {
       return *found->second;
@@ -168,7 +168,7 @@ OpRecord& fallbackRecord(const c10::OperatorHandle& op) {
       "' on the neuron device: it has neither a neuron nor a CPU kernel\n\n"
       "hint: register one for \"cpu\" (torch.library), neuron then runs it on its own memory");
   auto& record = opRecord(name.name.c_str(), name.overload_name.c_str());
-  std::unique_lock lock(fallbackMutex());
+  std::lock_guard<std::mutex> lock(fallbackMutex());
   records.emplace(op, &record);
   return record;
 }
