@@ -27,7 +27,7 @@ INSTALL := TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(BIN)/python -m pip install --quiet 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(if $(wildcard $(DEV_READY)),build,$(USER_READY)) ## install into .venv, then train two small models on the device
+demo: $(if $(wildcard $(DEV_READY)),build,$(USER_READY)) ## install into .venv, then train small models on the device
 	@echo "make demo: training on the device neuron, an emulated Trainium"
 	@$(BIN)/python examples/demo.py
 	@echo "make demo: done. The device is in $(VENV); next: docs/guides/first-steps.md"

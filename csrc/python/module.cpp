@@ -11,6 +11,7 @@
 #include "core/trace.h"
 #include "python/callbacks.h"
 #include "python/memory_bindings.h"
+#include "python/program_bindings.h"
 
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Exceptions.h>
@@ -134,6 +135,7 @@ PYBIND11_MODULE(_C, module) {
   install();
   bindDevice(module);
   bindMemory(module);
+  bindPrograms(module);
   bindRandom(module);
   bindLedger(module);
   bindCallbacks(module);

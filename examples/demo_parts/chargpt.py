@@ -172,7 +172,15 @@ class CharGPT(nn.Module):
 class Trainer:
     """The model, the text and the optimizer on one device; `step()` trains one batch."""
 
-    def __init__(self, text: Tensor, device: torch.device, seed: int, num_steps: int) -> None:
+    def __init__(
+        self,
+        text: Tensor,
+        device: torch.device,
+        seed: int,
+        num_steps: int,
+        *,
+        compiled: bool = False,
+    ) -> None:
         torch.manual_seed(seed)
         self._device = device
         self._text = text
@@ -180,6 +188,7 @@ class Trainer:
         self._optimizer = torch.optim.AdamW(
             self._model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.1
         )
+        self._scores = torch.compile(self._model) if compiled else self._model
         self._schedule = torch.optim.lr_scheduler.LambdaLR(
             self._optimizer,
             lambda step: min((step + 1) / WARM_UP, max(0.02, 1 - step / num_steps)),
@@ -216,5 +225,5 @@ class Trainer:
     def _loss(self, text: Tensor, order: torch.Generator) -> Tensor:
         starts = torch.randint(len(text) - CONTEXT - 1, (BATCH, 1), generator=order)
         windows = text[starts + torch.arange(CONTEXT + 1)].to(self._device)
-        scores = self._model(windows[:, :-1])
+        scores = self._scores(windows[:, :-1])
         return functional.cross_entropy(scores.flatten(0, 1), windows[:, 1:].flatten())

@@ -44,6 +44,19 @@ def residency_test_move(tensor: torch.Tensor) -> None:
 def residency_test_log() -> list[str]:
     """Return and forget what was asked of such memory: `read` or `write`; for tests."""
 
+# Compiled programs
+def export_tensors(tensors: Sequence[torch.Tensor]) -> list[object]:
+    """Return DLPack capsules over the tensors' memory on the host; copies what is strided."""
+
+def adopt_outputs(capsules: Sequence[object], device: int) -> list[torch.Tensor]:
+    """Return tensors of the device over a program's outputs, which the pool now counts."""
+
+class Charge:
+    """Bytes that a program uses while it runs: counted, and refused beyond the core's memory."""
+
+    def __init__(self, device: int, nbytes: int) -> None: ...
+    def release(self) -> None: ...
+
 # Random numbers
 def default_generator(device: int) -> torch.Generator: ...
 def manual_seed_all(seed: int) -> None:

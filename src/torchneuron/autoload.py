@@ -298,6 +298,7 @@ def _register() -> Status:
         ) from error
     from torchneuron import device, ledger
     from torchneuron.device import amp, announce, configuration, frames, patches, refusals
+    from torchneuron.device.replacements import set_compile_backend
 
     backend_registration.rename_privateuse1_backend(DEVICE_NAME)
     torch._register_device_module(DEVICE_NAME, device)
@@ -313,6 +314,7 @@ def _register() -> Status:
     torch.set_autocast_dtype(DEVICE_NAME, amp.DEFAULT_AUTOCAST_DTYPE)
     ledger.attach(_C)
     ledger.add_sink(announce.announce)
+    set_compile_backend(lambda: importlib.import_module("torchneuron.compile.backend").neuron)
     patches.apply(skip=frozenset({"grad-scaler", "fork-rng"}) if other else frozenset())
     return Status("registered", "", alias=alias.install(), hint="")
 

@@ -6,8 +6,9 @@ error there. The three questions that start-up itself asks (`autoload_switch`, `
 An empty value counts as unset. Stability: S for the vendor's variables, E for the others.
 """
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -177,13 +178,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "TORCHNEURON_CACHE_DIR", "cache_dir", "path", None, "a directory",
         "Where compiled programs are kept; unset: `torchneuron` in the user's cache directory.",
-        _OURS, _text, active=False,
+        _OURS, _text,
     ),
     Setting(
         "TORCHNEURON_CACHE_MAX_BYTES", "cache_max_bytes", "bytes", 10 * 2**30,
         "a number, also with K, M, G, Ki, Mi, Gi",
         "Size above which the oldest compiled programs are dropped.",
-        _OURS, _size, active=False,
+        _OURS, _size,
     ),
     Setting(
         "TORCHNEURON_SHM", "shared_memory", "flag", True, _FLAG,
@@ -213,7 +214,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "TORCH_NEURONX_NEFF_CACHE_DIR", "neff_cache_dir", "path", None, "a directory",
         "The vendor's name for the directory of compiled programs.",
-        "AWS Neuron SDK, neuron-explorer environment variables", _text, active=False,
+        "AWS Neuron SDK, neuron-explorer environment variables", _text,
     ),
     Setting(
         "TORCH_NEURONX_DEBUG_DIR", "debug_dir", "path", "/tmp/neuron_backend", "a directory",
@@ -229,7 +230,7 @@ SETTINGS: tuple[Setting, ...] = (
         "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION", "disable_fallback_execution", "flag", True,
         _FLAG,
         "Whether a graph that fails to compile raises (1) or runs eagerly (0).",
-        _TORCH_PAGE, _flag, active=False,
+        _TORCH_PAGE, _flag,
     ),
     Setting(
         "TORCH_NEURONX_FALLBACK_ONLY_FOR_UNIMPLEMENTED_OPS", "fallback_only_unimplemented",
@@ -391,3 +392,25 @@ def torch_autoload_enabled() -> bool:
 def no_color() -> bool:
     """Return whether NO_COLOR asks for plain text (any value that is not empty, no-color.org)."""
     return bool(os.environ.get("NO_COLOR"))
+
+
+def user_cache_dir() -> str:
+    """Return where this user's programs keep what they can make again, with our name at its end."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(base, "torchneuron")
+
+
+@contextlib.contextmanager
+def quiet_compiler_log() -> Iterator[None]:
+    """Import jaxlib inside: its libraries read the level of their log once, while they load.
+
+    Otherwise the client greets the user on stderr. A level that the user chose stands.
+    """
+    name = "TF_CPP_MIN_LOG_LEVEL"
+    chosen = os.environ.get(name)
+    os.environ.setdefault(name, "1")
+    try:
+        yield
+    finally:
+        if chosen is None:
+            del os.environ[name]

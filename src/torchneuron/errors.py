@@ -10,6 +10,7 @@
     +-- DeviceIndexError          NRN110  no such neuron device                    (RuntimeError)
     +-- DataError                 NRN190  a data file of the package is broken     (ValueError)
     +-- StrictError               NRN210  the target refuses what was done         (RuntimeError)
+    +-- CompileError              NRN230  a graph could not be lowered or compiled (RuntimeError)
     +-- ExpectationError          NRN220  explain().assert_no() found a record     (AssertionError)
     +-- InstallError              NRN901  the device cannot be registered          (ImportError)
     +-- RuntimeUnavailableError   NRN902  the chosen runtime is not there          (RuntimeError)
@@ -212,6 +213,24 @@ class StrictError(NeuronError, RuntimeError):
         """Store the category, one of `torchneuron.targets.CATEGORIES`, beside the text."""
         super().__init__(message, hint=hint)
         self.category = category
+
+
+class CompileError(NeuronError, RuntimeError):
+    """Say that a part of a compiled graph could not be lowered or compiled.
+
+    Symptom:
+        torch.compile(backend="neuron") raises, naming an ATen operator and a line of the program.
+
+    Why:
+        The lowering table has no rule for the operator with these arguments, or the compiler
+        refused the program.
+
+    Fix:
+        Leave out options={"fallback_execution": False} to have operators without a lowering run
+        eagerly, or set it to True to have the whole graph run eagerly when it fails.
+    """
+
+    code: ClassVar[str] = "NRN230"
 
 
 class ExpectationError(NeuronError, AssertionError):

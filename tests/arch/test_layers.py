@@ -46,6 +46,26 @@ def test_import_contracts_hold() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def importers(prefix: str) -> set[str]:
+    """Name the files of the package that import a module or what lies in it."""
+    return {
+        module.path
+        for module in modules()
+        for name, _ in imported_names(module.tree)
+        if name == prefix or name.startswith(f"{prefix}.")
+    }
+
+
+def test_only_emit_builds_ir() -> None:
+    assert all(path.startswith("lowering/emit/") for path in importers("jaxlib.mlir"))
+
+
+def test_only_one_file_names_the_client_of_the_compiler() -> None:
+    # emit loads it quietly and serializes modules with it
+    allowed = {"runtime/xla.py", "lowering/emit/module.py", "lowering/emit/__init__.py"}
+    assert importers("jaxlib._jax") <= allowed and "runtime/xla.py" in importers("jaxlib._jax")
+
+
 def test_only_device_and_autoload_import_the_extension() -> None:
     found = [
         f"{module.path}:{line}"

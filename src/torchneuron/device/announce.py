@@ -6,7 +6,7 @@ stderr. `TORCH_LOGS="+torchneuron"` shows debug messages: PyTorch takes the name
 
 import logging
 
-from torchneuron.ledger import Event, HostFallback, Refused
+from torchneuron.ledger import CacheHit, Compiled, Event, HostFallback, Refused
 
 _log = logging.getLogger("torchneuron")
 
@@ -15,6 +15,10 @@ def announce(event: Event) -> None:
     """Log one event: refusals and notices as warnings, fallbacks for debugging."""
     if isinstance(event, HostFallback):
         _log.debug("`%s` ran on the host: %s", event.op, event.reason)
+        return
+    if isinstance(event, Compiled | CacheHit):
+        how = "compiled" if isinstance(event, Compiled) else "loaded from the cache"
+        _log.debug("%s: %s in %.2f s (%s)", event.graph, how, event.seconds, event.key)
         return
     if isinstance(event, Refused):
         text, hint = _refusal(event), f"{event.hint}; TORCHNEURON_STRICT=error makes it an error"

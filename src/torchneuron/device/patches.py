@@ -140,6 +140,15 @@ PATCHES = (
         replacements.stream_state,
     ),
     Patch(
+        "compile-routing",
+        "torch",
+        "_TorchCompileInductorWrapper.__call__",
+        "`torch.compile(model)` means Inductor, which has no code for outside devices",
+        "torch/__init__.py:2485",
+        "self model_ inputs_ config_patches",
+        replacements.route_compile,
+    ),
+    Patch(
         "share-fd",
         "torch",
         "UntypedStorage._share_fd_cpu_",

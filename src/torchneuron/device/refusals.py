@@ -99,6 +99,23 @@ def check_device_index(index: int) -> None:
             return
 
 
+def check_host_fallback(what: str, reason: str, where: str) -> None:
+    """Refuse a call of a compiled graph that would run outside its programs.
+
+    Raises:
+        StrictError: A `strict` block or the process-wide mode makes it an error.
+    """
+    for target, is_error in _judges("host_fallback"):
+        if is_error:
+            raise StrictError(
+                f"{what}{where} would run outside the compiled program, on the host: {reason}; "
+                f"checked for {target.title}",
+                hint="write it with operators that have a lowering, or leave out "
+                'strict("host_fallback")',
+                category="host_fallback",
+            )
+
+
 def _on_dtype(op: str, dtype: torch.dtype) -> None:
     """Decide about an operation that the extension is about to run."""
     name = str(dtype).removeprefix("torch.")

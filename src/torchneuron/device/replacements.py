@@ -173,3 +173,42 @@ def safe_open(original: Any) -> Any:
         return original(filename, framework, device, **kwargs)
 
     return safe_open
+
+
+CompileBackend = Callable[..., Callable[..., Any]]
+_backend: Callable[[], CompileBackend] | None = None
+
+
+def set_compile_backend(get: Callable[[], CompileBackend]) -> None:
+    """Say what compiles graphs of this device; called by start-up, `get` at the first of them."""
+    global _backend
+    _backend = get
+
+
+def route_compile(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile graphs that touch the device with this project's backend, others as before."""
+
+    @functools.wraps(original)
+    def __call__(  # noqa: N807
+        self: Any, model_: Any, inputs_: Any, *, config_patches: dict[str, Any] | None = None
+    ) -> Any:
+        if _backend is None or self.compiler_name != "inductor" or not _touches(model_, inputs_):
+            return original(self, model_, inputs_, config_patches=config_patches)
+        return _backend()(model_, inputs_, inductor_config=self.config | (config_patches or {}))
+
+    return __call__
+
+
+def _touches(model: Any, inputs: Any) -> bool:
+    """Whether an input, a parameter or a factory of a graph is on the device."""
+    if any(isinstance(each, torch.Tensor) and each.device.type == "neuron" for each in inputs):
+        return True
+    graph = getattr(model, "graph", None)
+    for node in graph.nodes if graph is not None else ():
+        device = node.kwargs.get("device")
+        if device is not None and torch.device(device).type == "neuron":
+            return True
+        value = node.meta.get("example_value")
+        if isinstance(value, torch.Tensor) and value.device.type == "neuron":
+            return True
+    return False

@@ -11,11 +11,20 @@ from torchneuron.ledger.book import (
     get_executed_ops,
     get_fallback_ops,
 )
-from torchneuron.ledger.events import Event, HostFallback, Notice, Refused
+from torchneuron.ledger.events import (
+    CacheHit,
+    Compiled,
+    Event,
+    HostFallback,
+    Notice,
+    Refused,
+)
 from torchneuron.ledger.explanation import Explanation
 from torchneuron.ledger.source import Source
 
 __all__ = [
+    "CacheHit",
+    "Compiled",
     "Event",
     "Explanation",
     "HostFallback",

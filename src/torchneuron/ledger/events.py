@@ -49,4 +49,24 @@ class HostFallback:
     line: int = 0
 
 
-Event = Refused | Notice | HostFallback
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Say that a program was compiled: which, its key in the cache, and the seconds it took."""
+
+    ledger_key: ClassVar[str] = "compiles"
+    graph: str
+    key: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CacheHit:
+    """Say that a program came from disk: which, its key in the cache, and the seconds it took."""
+
+    ledger_key: ClassVar[str] = "cache_hits"
+    graph: str
+    key: str
+    seconds: float
+
+
+Event = Refused | Notice | HostFallback | Compiled | CacheHit

@@ -1,0 +1,81 @@
+"""Which parts of a graph become programs, and which calls stay eager."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.utils import _pytree as pytree
+
+from torchneuron.lowering import decompose, registry
+from torchneuron.lowering.emit.types import DTYPES
+
+Excluded = set[fx.Node]
+
+
+class _Lowerable(OperatorSupportBase):
+    def __init__(self, excluded: Excluded) -> None:
+        self._excluded = excluded
+
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: fx.Node) -> bool:
+        return node not in self._excluded and why_eager(node) is None
+
+
+def why_eager(node: fx.Node) -> str | None:
+    """Return why a call cannot be part of a program, None where it can."""
+    if node.op != "call_function":
+        return "not a call"
+    value = node.meta.get("val")
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool):
+        return "a size known only from the data" if free_unbacked_symbols(value) else None
+    if node.target is operator.getitem:
+        source = node.args[0]
+        return why_eager(source) if isinstance(source, fx.Node) else "not a result"
+    if registry.TABLE.find(node.target) is None:
+        return "no lowering"
+    fakes = [
+        each
+        for each in pytree.tree_leaves(
+            (value, [arg.meta.get("val") for arg in node.all_input_nodes])
+        )
+        if isinstance(each, torch.Tensor)
+    ]
+    for fake in fakes:
+        if fake.dtype not in DTYPES:
+            return f"dtype {fake.dtype}"
+        if fake.layout != torch.strided:
+            return f"layout {fake.layout}"
+        if free_unbacked_symbols(fake.shape):
+            return "a size known only from the data"
+        if fake.device.type != "neuron" and fake.dim() > 0:
+            return f"a tensor on {fake.device}"
+    return None
+
+
+def split(graph: fx.GraphModule, excluded: Excluded) -> fx.GraphModule:
+    """Fuse what can be lowered into submodules; the calls that are left run eagerly.
+
+    Args:
+        graph: Functional ATen calls.
+        excluded: Calls that stay eager whatever the table says.
+    """
+    decompose.decompositions()  # fills the table
+    partitioner = CapabilityBasedPartitioner(
+        graph, _Lowerable(excluded), allows_single_node_partition=True
+    )
+    return partitioner.partition_and_fuse()
+
+
+def eager_calls(graph: fx.GraphModule) -> list[fx.Node]:
+    """Return the ATen calls of a split graph that run eagerly."""
+    return [
+        node
+        for node in graph.graph.nodes
+        if node.op == "call_function" and isinstance(node.target, OpOverload)
+    ]

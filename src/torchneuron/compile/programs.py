@@ -1,0 +1,68 @@
+"""The process's way to executables: in memory, on disk, else compiled."""
+
+from __future__ import annotations
+
+import functools
+import platform
+import time
+from typing import Any
+
+import torch
+
+from torchneuron import ledger
+from torchneuron.ledger import CacheHit, Compiled
+from torchneuron.lowering.graph import Program
+from torchneuron.runtime import xla
+from torchneuron.runtime.cache import Key, user_cache
+
+# Part of every key: raise it when the same StableHLO would be run in another way.
+_FORMAT = "1"
+
+
+def executable(program: Program, name: str) -> Any:
+    """Return the executable of a lowered graph; emits where it came from and how long it took.
+
+    Args:
+        program: The lowered graph.
+        name: For reports: which graph of which function.
+    """
+    begin = time.perf_counter()
+    text = program.module.text()
+    key = Key(
+        {
+            "program": text,
+            "compiler": xla.VERSION,
+            "torch": torch.__version__,
+            "machine": _machine(),
+            "flags": repr(xla.FLAGS),
+            "format": _FORMAT,
+        }
+    )
+    made: list[Any] = []
+
+    def compile_and_serialize() -> bytes:
+        made.append(xla.compile_module(text))
+        return made[0].serialize()
+
+    def load(blob: bytes) -> Any:
+        return made[0] if made else xla.load(blob)
+
+    found, from_disk = user_cache().get_or_make(key, compile_and_serialize, load)
+    seconds = time.perf_counter() - begin
+    if from_disk:
+        ledger.emit(CacheHit(name, key.name, seconds))
+    else:
+        ledger.emit(Compiled(name, key.name, seconds))
+    return found
+
+
+@functools.cache
+def _machine() -> str:
+    """Return what machine code may depend on: XLA compiles for the CPU it runs on."""
+    features = ""
+    try:
+        with open("/proc/cpuinfo") as file:
+            features = next((line for line in file if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        pass
+    return f"{platform.machine()} {features}"

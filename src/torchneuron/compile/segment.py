@@ -1,0 +1,127 @@
+"""A part of a graph that runs as compiled programs: one per set of concrete sizes."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from torchneuron.compile import programs
+from torchneuron.device import launching
+from torchneuron.lowering.graph import Program, Sizes, lower
+from torchneuron.runtime import xla
+
+
+class Segment:
+    """Run a functional ATen graph as programs; called with tensors of the device and sizes.
+
+    Args:
+        graph: The graph; each node has `meta["val"]`.
+        name: For reports.
+    """
+
+    def __init__(self, graph: fx.GraphModule, name: str) -> None:
+        self._graph = graph
+        self._name = name
+        fakes = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+        self._tensor_places = [
+            place for place, fake in enumerate(fakes) if isinstance(fake, torch.Tensor)
+        ]
+        self._symbols = list(_symbols(fakes))
+        self._device = _device_of(graph)
+        self._launches: dict[tuple[int, ...], _Launch] = {}
+        if not self._symbols:
+            self._launches[()] = self._compile(())
+
+    def __call__(self, *args: Any) -> Any:
+        """Run; compiles first where these sizes are new."""
+        sizes = tuple(
+            int(args[place] if dim is None else args[place].shape[dim])
+            for _, place, dim in self._symbols
+        )
+        launch = self._launches.get(sizes)
+        if launch is None:
+            launch = self._launches[sizes] = self._compile(sizes)
+        return launch(self._device, [args[place] for place in self._tensor_places])
+
+    def _compile(self, sizes: tuple[int, ...]) -> _Launch:
+        bound = {
+            symbol: sympy.Integer(size)
+            for (symbol, _, _), size in zip(self._symbols, sizes, strict=True)
+        }
+        # AOTAutograd compiles under its fake mode, in which even a literal would be fake.
+        with unset_fake_temporarily():
+            program = lower(self._graph, Sizes(bound))
+            return _Launch(program, programs.executable(program, self._name))
+
+
+class _Launch:
+    """Hold one executable and the imports of parameters that its calls share."""
+
+    def __init__(self, program: Program, executable: Any) -> None:
+        self._executable = executable
+        self._results = program.results
+        self._num_charged = executable.temp_bytes + executable.output_bytes
+        self._kept: list[tuple[Any, int, Any]] = [(_nothing, 0, None)] * len(program.inputs)
+
+    def __call__(self, device: int, tensors: Sequence[torch.Tensor]) -> Any:
+        buffers: list[Any] = [None] * len(tensors)
+        fresh = []
+        for place, tensor in enumerate(tensors):
+            owner, address, buffer = self._kept[place]
+            if owner() is tensor and tensor.data_ptr() == address:
+                buffers[place] = buffer
+            else:
+                fresh.append(place)
+        if fresh:
+            capsules = launching.export([tensors[place] for place in fresh])
+            for place, capsule in zip(fresh, capsules, strict=True):
+                buffers[place] = buffer = xla.import_dlpack(capsule)
+                if isinstance(tensors[place], torch.nn.Parameter):
+                    self._keep(place, tensors[place], buffer)
+        with launching.charged(device, self._num_charged):
+            capsules = self._executable(buffers)
+        outputs = launching.adopt(capsules, device)
+        results = [outputs[each] if isinstance(each, int) else each[0] for each in self._results]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _keep(self, place: int, parameter: torch.Tensor, buffer: Any) -> None:
+        """Keep a parameter's import until the parameter dies: the same object comes each step."""
+        if buffer.unsafe_buffer_pointer() != parameter.data_ptr():
+            return  # a copy, which later changes of the parameter would not reach
+        kept = self._kept
+
+        def forget(_: object) -> None:
+            kept[place] = (_nothing, 0, None)
+
+        kept[place] = (weakref.ref(parameter, forget), parameter.data_ptr(), buffer)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _symbols(fakes: Sequence[Any]) -> list[tuple[sympy.Symbol, int, int | None]]:
+    """Return each size symbol with where its value is: an argument, or a dimension of one."""
+    found: dict[sympy.Symbol, tuple[int, int | None]] = {}
+    for place, fake in enumerate(fakes):
+        values: list[tuple[Any, int | None]] = [(fake, None)]
+        if isinstance(fake, torch.Tensor):
+            values = [(size, dim) for dim, size in enumerate(fake.shape)]
+        for value, dim in values:
+            if isinstance(value, torch.SymInt) and isinstance(value.node.expr, sympy.Symbol):
+                found.setdefault(value.node.expr, (place, dim))
+    return [(symbol, place, dim) for symbol, (place, dim) in found.items()]
+
+
+def _device_of(graph: fx.GraphModule) -> int:
+    for node in graph.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.device.type == "neuron":
+            return value.device.index or 0
+    return 0

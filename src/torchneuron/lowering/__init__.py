@@ -1,0 +1,1 @@
+"""From ATen graphs to StableHLO. Knows graphs and numbers, no runtime and no device."""

@@ -1,0 +1,1 @@
+"""Runtimes: what compiles StableHLO and runs it."""

@@ -1,0 +1,174 @@
+"""Compile operators of PyTorch's database on the device and compare with CPU eager.
+
+    python -m compile.operators [--all] [NAME ...]      (in tests/) prints what does not agree
+
+Each sample goes the whole way: AOTAutograd, decompositions, lowering, XLA, and back into the
+device's memory; its gradients too, where the operator has any.
+"""
+
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+from torch._functorch.aot_autograd import aot_function
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.utils import _pytree as pytree
+
+from conformance import upstream
+from conformance.scenarios import UNINITIALISED
+from torchneuron import ledger
+from torchneuron.compile.backend import compile_graph
+from torchneuron.compile.options import Options
+from torchneuron.ledger import HostFallback
+from torchneuron.lowering.decompose import decompositions
+
+DTYPE = torch.float32
+# Their entries set the seed inside the function that is traced; test_backend compares draws.
+SEEDED_INSIDE = frozenset(
+    "bernoulli cauchy exponential geometric log_normal multinomial normal normal.in_place "
+    "normal.number_mean rand_like randint randint_like randn randn_like uniform "
+    "nn.functional.dropout nn.functional.dropout2d nn.functional.dropout3d "
+    "nn.functional.multi_head_attention_forward "
+    "nn.functional.alpha_dropout nn.functional.feature_alpha_dropout.with_train "
+    "nn.functional.feature_alpha_dropout.without_train nn.functional.rrelu pca_lowrank svd_lowrank "
+    "nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d".split()
+)
+# Its gradient is the exponential of a difference of logarithms, which takes digits on both sides.
+TOLERANCES = {"logcumsumexp": 2e-3}
+
+
+def label(entry: Any) -> str:
+    """Name an entry as `operator.variant`."""
+    variant = entry.variant_test_name
+    return f"{entry.name}.{variant}" if variant else str(entry.name)
+
+
+def entries() -> dict[str, Any]:
+    """Return the entries that take float32 and do not set the seed themselves."""
+    found = {label(entry): entry for entry in upstream.entries() if DTYPE in entry.dtypes}
+    return {name: entry for name, entry in found.items() if name not in SEEDED_INSIDE}
+
+
+def samples(entry: Any, count: int) -> Iterator[Any]:
+    """Yield an entry's first samples with gradients wanted where it has them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        grad = bool(entry.supports_autograd)
+        yield from islice(entry.sample_inputs("cpu", DTYPE, requires_grad=grad), count)
+
+
+def check(entry: Any, sample: Any) -> list[str]:
+    """Compare one sample; return the calls that ran eagerly.
+
+    Raises:
+        AssertionError: The results or gradients differ.
+    """
+    fallbacks: list[str] = []
+    remove = ledger.add_sink(
+        lambda event: fallbacks.append(event.op) if isinstance(event, HostFallback) else None
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.manual_seed(7)
+            expected = _outcome(_plain, entry, sample, "cpu")
+            torch.manual_seed(7)
+            actual = _outcome(_compiled, entry, sample, "neuron")
+    finally:
+        remove()
+    for one, other in zip(actual, expected, strict=True):
+        if isinstance(other, torch.Tensor):
+            assert one.dtype == other.dtype, f"dtype {one.dtype}, not {other.dtype}"
+            if entry.name in UNINITIALISED:
+                assert one.shape == other.shape
+                continue
+            rtol = TOLERANCES.get(entry.name, 1e-4)
+            torch.testing.assert_close(one.cpu(), other, equal_nan=True, rtol=rtol, atol=2e-5)
+        else:
+            assert one == other, f"{one}, not {other}"
+    return sorted(set(fallbacks))
+
+
+def _plain(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return fn
+
+
+def _compiled(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def compile_one(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
+        return compile_graph(graph, Options())
+
+    return aot_function(
+        fn,
+        fw_compiler=compile_one,
+        bw_compiler=compile_one,
+        decompositions=decompositions(),
+        partition_fn=min_cut_rematerialization_partition,
+    )
+
+
+def _outcome(transform: Callable[..., Any], entry: Any, sample: Any, device: str) -> list[Any]:
+    """Return the results and the gradients of all float tensors among the sample's arguments."""
+    leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+    moved = [_moved(leaf, device) for leaf in leaves]
+    places = [i for i, leaf in enumerate(moved) if isinstance(leaf, torch.Tensor)]
+
+    def fn(*tensors: torch.Tensor) -> list[Any]:
+        filled = list(moved)
+        for place, tensor in zip(places, tensors, strict=True):
+            filled[place] = tensor
+        first, args, kwargs = pytree.tree_unflatten(filled, spec)
+        return pytree.tree_leaves(entry.op(first, *args, **kwargs))
+
+    tensors = [moved[place] for place in places]
+    results = list(transform(fn)(*tensors))
+    wanted = [tensor for tensor in tensors if tensor.requires_grad]
+    roots = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad]
+    detached = [r.detach() if isinstance(r, torch.Tensor) else r for r in results]
+    if not roots or not wanted:
+        return detached
+    seeds = [_ramp(root) for root in roots]
+    return detached + list(torch.autograd.grad(roots, wanted, seeds, allow_unused=True))
+
+
+def _moved(leaf: Any, device: str) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.detach().clone().to(device).requires_grad_(leaf.requires_grad)
+    return torch.device(device) if isinstance(leaf, torch.device) or leaf == "cpu" else leaf
+
+
+def _ramp(like: torch.Tensor) -> torch.Tensor:
+    values = torch.linspace(0.5, 1.5, like.numel()).reshape(like.shape)
+    return values.to(like.dtype).to(like.device)
+
+
+def main(arguments: list[str]) -> None:
+    """Print the entries that differ, then those that ran eagerly in part, then the counts."""
+    names = [each for each in arguments if not each.startswith("-")]
+    count = 30 if "--all" in arguments else 1
+    outcomes: Counter[str] = Counter()
+    eager: Counter[str] = Counter()
+    for name, entry in entries().items():
+        if names and not any(name.startswith(each) for each in names):
+            continue
+        outcome, text = "lowered", ""
+        try:
+            for sample in samples(entry, count):
+                if found := check(entry, sample):
+                    outcome, text = "eager in part", ", ".join(found)
+                    eager.update(found)
+        except Exception as error:  # noqa: BLE001 (each outcome is a line of the answer)
+            outcome = type(error).__name__
+            text = " ".join(str(error).split())[:200]
+        outcomes[outcome] += 1
+        if outcome != "lowered":
+            print(f"{name}: {outcome}: {text}", flush=True)  # noqa: T201
+    print(dict(outcomes), eager.most_common())  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
