@@ -119,7 +119,10 @@ class _Lowering:
             values, results = self._outputs(
                 output if isinstance(output, tuple | list) else (output,)
             )
-            builder.finish(values)
+            try:
+                builder.finish(values)
+            except Exception as error:
+                raise LoweringError(node, f"the module is not valid: {error}") from error
         outputs = tuple(TensorSpec(each.shape, each.dtype) for each in values)
         return Program(builder.module, inputs, outputs, results)
 

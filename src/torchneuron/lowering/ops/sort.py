@@ -246,7 +246,10 @@ def _histc(
     flat = low.eq(high)
     low, high = e.select(flat, low - 1, low), e.select(flat, high + 1, high)
     inside = (value >= low) & (value <= high)
-    place = e.floor((value - low) / (high - low) * bins).to(torch.int64)
+    if value.is_float:
+        place = e.floor((value - low) / (high - low) * bins).to(torch.int64)
+    else:
+        place = ((value - low) * bins / (high - low)).to(torch.int64)
     place = e.minimum(e.select(inside, place, 0), bins - 1)
     return e.scatter(
         e.full((bins,), 0, value.dtype),
