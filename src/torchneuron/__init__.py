@@ -21,6 +21,8 @@ _MODULES = {
     "emulate": "torchneuron.device.configuration",
     "strict": "torchneuron.device.strict",
     "doctor": "torchneuron.cli.diagnosis",
+    "compile_stats": "torchneuron.compile.metrics",
+    "get_dynamo_metrics": "torchneuron.compile.metrics",
     "NeuronError": "torchneuron.errors",
     **dict.fromkeys(
         ("clear_op_tracking", "explain", "get_executed_ops", "get_fallback_ops"),

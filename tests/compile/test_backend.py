@@ -40,6 +40,18 @@ def test_inference_runs_as_one_program() -> None:
     report.assert_no("host_fallback")
 
 
+def test_metrics_tell_what_each_program_cost() -> None:
+    before = torchneuron.compile_stats()
+    x = torch.randn(3, 8, device=DEVICE)
+    compiled(net())(x)
+    after = torchneuron.compile_stats()
+    num_new = int(after["programs"] - before["programs"])
+    assert num_new == 1 and after["lowering_s"] > before["lowering_s"]
+    record = torchneuron.get_dynamo_metrics()[-1]
+    assert record["num_nodes"] > 4 and record["compile_s"] > 0
+    assert after["compiled"] + after["from_cache"] == after["programs"]
+
+
 def test_gradients_equal_eager() -> None:
     model, x = net(), torch.randn(3, 8, device=DEVICE, requires_grad=True)
     other, y = copy.deepcopy(model), x.detach().clone().requires_grad_()

@@ -19,8 +19,8 @@ from torchneuron.runtime.cache import Key, user_cache
 _FORMAT = "1"
 
 
-def executable(program: Program, name: str) -> Any:
-    """Return the executable of a lowered graph; emits where it came from and how long it took.
+def executable(program: Program, name: str) -> tuple[Any, bool]:
+    """Return the executable of a lowered graph and whether it came from disk; emits that too.
 
     Args:
         program: The lowered graph.
@@ -53,7 +53,7 @@ def executable(program: Program, name: str) -> Any:
         ledger.emit(CacheHit(name, key.name, seconds))
     else:
         ledger.emit(Compiled(name, key.name, seconds))
-    return found
+    return found, from_disk
 
 
 @functools.cache

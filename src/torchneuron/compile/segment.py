@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,8 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from torchneuron.compile import programs
+from torchneuron.compile import metrics, programs
+from torchneuron.compile.metrics import ProgramRecord
 from torchneuron.device import launching
 from torchneuron.lowering.graph import Program, Sizes, lower
 from torchneuron.runtime import xla
@@ -56,8 +58,14 @@ class Segment:
         }
         # AOTAutograd compiles under its fake mode, in which even a literal would be fake.
         with unset_fake_temporarily():
+            begin = time.perf_counter()
             program = lower(self._graph, Sizes(bound))
-            return _Launch(program, programs.executable(program, self._name))
+            lowered = time.perf_counter()
+            executable, from_cache = programs.executable(program, self._name)
+        num_nodes = sum(node.op == "call_function" for node in self._graph.graph.nodes)
+        seconds = lowered - begin, time.perf_counter() - lowered
+        metrics.record(ProgramRecord(self._name, num_nodes, *seconds, from_cache))
+        return _Launch(program, executable)
 
 
 class _Launch:
