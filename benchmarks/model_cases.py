@@ -79,7 +79,8 @@ class Residual(nn.Module):
         return functional.relu(self.body(x) + self.shortcut(x))
 
 
-def _resnet() -> nn.Sequential:
+def make_resnet() -> nn.Sequential:
+    """Return a residual network for ten classes."""
     return nn.Sequential(
         nn.Conv2d(3, 16, 7, 2, 3, bias=False),
         nn.BatchNorm2d(16),
@@ -126,7 +127,7 @@ def gpt(*, autocast: bool = False, foreach: bool | None = None, fused: bool = Fa
 def resnet_forward(device: torch.device, smoke: bool) -> Twin:
     """Build a forward pass of a residual network in evaluation mode."""
     torch.manual_seed(0)
-    model = _resnet().to(device).eval()
+    model = make_resnet().to(device).eval()
     images = torch.randn(1 if smoke else 4, 3, 96, 96).to(device)
 
     @torch.no_grad()
@@ -139,7 +140,7 @@ def resnet_forward(device: torch.device, smoke: bool) -> Twin:
 def resnet_train(device: torch.device, smoke: bool) -> Twin:
     """Build a training step of a residual network: forward, backward, SGD."""
     torch.manual_seed(0)
-    model = _resnet().to(device)
+    model = make_resnet().to(device)
     images = torch.randn(2 if smoke else 4, 3, 96, 96).to(device)
     labels = torch.randint(10, (len(images),)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
