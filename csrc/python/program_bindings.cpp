@@ -39,7 +39,10 @@ void deleteCapsule(PyObject* capsule) {
 
 py::object exportTensor(const at::Tensor& given) {
   auto exported = std::make_unique<Exported>();
-  exported->tensor = given.contiguous();
+  // Another TensorImpl over the same memory: one that is kept with an import must not keep the
+  // parameter's Python object alive, which the import waits for to die.
+  exported->tensor =
+      at::Tensor(given.contiguous().unsafeGetTensorImpl()->shallow_copy_and_detach(0, false));
   const auto& tensor = exported->tensor;
   if (tensor.device().type() == c10::kPrivateUse1 && tensor.numel() > 0) {
     hostAccess(blockOf(tensor.storage().mutable_data()), Access::kRead);

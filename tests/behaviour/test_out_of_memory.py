@@ -16,11 +16,12 @@ MIB = 1024**2
 
 @contextmanager
 def limited(size_bytes: int, device: int = 0) -> Iterator[None]:
-    """Let this process use only so much of a device's memory."""
+    """Let this process use only so much more of a device's memory than other tests hold."""
     gc.collect()
     torch.neuron.empty_cache()
     total = torch.neuron.mem_get_info(device)[1]
-    torch.neuron.set_per_process_memory_fraction(size_bytes / total, device)
+    allowed = size_bytes + torch.neuron.memory_reserved(device)
+    torch.neuron.set_per_process_memory_fraction(allowed / total, device)
     try:
         yield
     finally:

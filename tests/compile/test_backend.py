@@ -1,6 +1,7 @@
 """`torch.compile(backend="neuron")` computes what eager computes, forward and backward."""
 
 import copy
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -239,6 +240,21 @@ def test_outputs_count_as_device_memory() -> None:
     y = call(x)
     assert torch.neuron.memory_allocated() - before == y.nbytes
     del y
+    assert torch.neuron.memory_allocated() == before
+
+
+def test_a_models_memory_is_freed_with_it() -> None:
+    def use() -> None:
+        model, x = net(), torch.randn(3, 8, device=DEVICE)
+        call = compiled(model)
+        for _ in range(2):
+            call(x).sum().backward()
+
+    gc.collect()
+    before = torch.neuron.memory_allocated()
+    use()
+    torch._dynamo.reset()
+    gc.collect()
     assert torch.neuron.memory_allocated() == before
 
 

@@ -178,7 +178,6 @@ def _mean_slope(lower: float, upper: float, training: bool) -> float:
     return (lower + upper) / 2
 
 
-@lowers("rrelu_with_noise")
 def _rrelu(
     call: Call,
     value: Value,
