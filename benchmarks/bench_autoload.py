@@ -1,8 +1,8 @@
 """The entry function that `import torch` calls and the device's first use: how long they take.
 
 Gates: the entry at most 30 ms; the first use of an instance of 64 devices at most 20 ms slower than
-that of the default instance. The entry is timed from inside, after `import torch`, since the time of a fresh
-process varies by much more; the minimum of 20 fresh processes is judged.
+that of the default instance. The entry is timed from inside, after `import torch`, since the time
+of a fresh process varies by much more; the minimum of 20 fresh processes is judged.
 """
 
 import json

@@ -163,7 +163,10 @@ def compiler() -> Probe:
 
 def jaxlib() -> Probe:
     """Look for jaxlib without importing it."""
-    return Probe("INFO", "jaxlib", _version("jaxlib") or "not installed; eager does not need it")
+    version = _version("jaxlib")
+    if version is None:
+        return Probe("WARN", "jaxlib", "not installed; torch.compile needs it, eager does not")
+    return Probe("INFO", "jaxlib", version)
 
 
 def host_memory() -> Probe:
