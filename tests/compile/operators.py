@@ -15,13 +15,12 @@ from typing import Any
 
 import torch
 from torch._functorch.aot_autograd import aot_function
-from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.utils import _pytree as pytree
 
 from conformance import upstream
 from conformance.scenarios import UNINITIALISED
 from torchneuron import ledger
-from torchneuron.compile.backend import compile_graph
+from torchneuron.compile.backend import compile_graph, partition_joint
 from torchneuron.compile.options import Options
 from torchneuron.ledger import HostFallback
 from torchneuron.lowering.decompose import decompositions
@@ -107,7 +106,7 @@ def _compiled(fn: Callable[..., Any]) -> Callable[..., Any]:
         fw_compiler=compile_one,
         bw_compiler=compile_one,
         decompositions=decompositions(),
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=partition_joint,
     )
 
 

@@ -56,9 +56,23 @@ def neuron(
         bw_compiler=compile_one,
         inference_compiler=compile_one,
         decompositions=decompose.decompositions(),
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=partition_joint,
     )
     return compiler(graph, inputs)
+
+
+def partition_joint(
+    joint: fx.GraphModule, inputs: Sequence[Any], **options: Any
+) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """Divide a joint graph into forward and backward; what the forward drew, the backward gets.
+
+    Without that, a checkpointed or otherwise recomputed dropout would draw a second mask.
+    """
+    draws.take_out(joint)
+    parts: tuple[fx.GraphModule, fx.GraphModule] = min_cut_rematerialization_partition(
+        joint, inputs, **options
+    )
+    return parts
 
 
 def compile_graph(graph: fx.GraphModule, settings: Options) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import CheckpointPolicy
 
 from torchneuron.lowering.decompose import draws_numbers
 
@@ -19,6 +20,7 @@ _aten = torch.ops.aten
 
 
 def draw(
+    number: int,
     sizes: Sequence[int],
     order: Sequence[int],
     dtype: torch.dtype,
@@ -29,6 +31,8 @@ def draw(
     """Draw a tensor as eager code does.
 
     Args:
+        number: Of the draw in its graph: two equal calls are two draws, and PyTorch joins equal
+            calls.
         sizes: The shape.
         order: The dimensions from the outermost in memory to the innermost: numbers are drawn in
             the order of memory, and the CPU has another stream for strided tensors.
@@ -89,13 +93,17 @@ class _Front:
     def __init__(self, graph: fx.Graph) -> None:
         self.graph = graph
         self._placeholders = list(graph.find_nodes(op="placeholder"))
+        self._count = sum(node.target is draw for node in graph.nodes)
         self._last = self._placeholders[-1] if self._placeholders else None
 
     def draw(self, source: fx.Node, fake: torch.Tensor, kind: str, *numbers: Any) -> fx.Node:
         """Draw what `fake` looks like, in the place of (a part of) `source`."""
         sizes = [self._size(size) for size in fake.shape]
         order = sorted(range(fake.dim()), key=lambda dim: -_hint(fake.stride()[dim]))
-        made = self._call(draw, (sizes, order, fake.dtype, fake.device, kind, *numbers), fake)
+        rest = (sizes, order, fake.dtype, fake.device, kind, *numbers)
+        made = self._call(draw, (self._count, *rest), fake)
+        self._count += 1
+        made.meta["recompute"] = CheckpointPolicy.MUST_SAVE
         made.stack_trace = source.stack_trace
         return made
 

@@ -1,0 +1,68 @@
+"""Random numbers of compiled graphs: eager's for the same seed, whatever is recomputed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+DEVICE = "neuron"
+Fn = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def block(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return F.dropout(torch.relu(x @ w), 0.5)
+
+
+def plain(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return block(x, w).sin().sum()
+
+
+def checkpointed(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    hidden: Any = checkpoint(block, x, w, use_reentrant=False)
+    return hidden.sin().sum()
+
+
+def outcome(fn: Fn) -> list[torch.Tensor]:
+    """Return loss, gradients and the generator's next number, on the CPU."""
+    torch.manual_seed(0)
+    x, w = (torch.randn(16, 16, device=DEVICE, requires_grad=True) for _ in range(2))
+    torch.manual_seed(5)
+    loss = fn(x, w)
+    loss.backward()
+    following = torch.rand(1, device=DEVICE)
+    return [each.detach().cpu() for each in (loss, x.grad, w.grad, following)]
+
+
+@pytest.mark.parametrize("fn", [plain, checkpointed])
+def test_recomputed_dropout_has_one_mask(fn: Fn) -> None:
+    torch.testing.assert_close(outcome(torch.compile(fn, backend="neuron")), outcome(plain))
+
+
+def test_c26_a_memory_budget_does_not_change_the_mask() -> None:
+    with torch._functorch.config.patch(activation_memory_budget=0.5):
+        found = outcome(torch.compile(plain, backend="neuron"))
+    torch.testing.assert_close(found, outcome(plain))
+
+
+def test_equal_draws_are_two_draws() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([torch.rand_like(x), torch.rand_like(x), F.dropout(x), F.dropout(x)])
+
+    x = torch.ones(32, device=DEVICE, requires_grad=True)
+    torch.manual_seed(3)
+    found = torch.compile(fn, backend="neuron")(x)
+    torch.manual_seed(3)
+    assert torch.equal(found.cpu(), fn(x).cpu())
+    assert not torch.equal(found[0].cpu(), found[1].cpu())
+    assert not torch.equal(found[2].cpu(), found[3].cpu())
+
+
+def test_c16_c17_constants_and_numbers_do_not_split_the_graph() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x + torch.arange(3, device=x.device) + torch.tensor(2.0) + 3
+
+    x = torch.ones(3, device=DEVICE)
+    assert torch.compile(fn, backend="neuron", fullgraph=True)(x).tolist() == [6, 7, 8]
