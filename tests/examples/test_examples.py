@@ -154,4 +154,4 @@ def test_benchmark_runs_a_smoke_round(name: str, tmp_path: Path) -> None:
 def test_benchmark_runner_refuses_an_unknown_name(tmp_path: Path) -> None:
     done = run(BENCHMARKS / "run.py", "--only", "nothing", folder=tmp_path)
     assert done.returncode == 2
-    assert "no benchmark nothing; there are autoload, eager_ops, " in done.stderr
+    assert "no benchmark nothing; there are autoload, build, compile, " in done.stderr
