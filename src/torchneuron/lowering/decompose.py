@@ -15,23 +15,9 @@ from torchneuron.lowering.registry import TABLE
 
 # Beyond PyTorch's own core set: what its tables can take apart and ours need not know.
 _MORE = (
-    "addcdiv addcmul addmv addr aminmax binary_cross_entropy_with_logits celu count_nonzero "
-    "cudnn_batch_norm deg2rad diag_embed diagonal_backward dist dot elu elu_backward "
-    "embedding_dense_backward gelu_backward glu glu_backward grid_sampler_2d hardshrink "
-    "hardsigmoid hardsigmoid_backward hardswish hardswish_backward hardtanh_backward heaviside "
-    "huber_loss huber_loss_backward index_add index_copy index_fill isin l1_loss leaky_relu "
-    "leaky_relu_backward linspace log_sigmoid_backward log_sigmoid_forward logspace "
-    "logit_backward masked_fill masked_scatter mish mish_backward mse_loss mse_loss_backward "
-    "multi_margin_loss mv nan_to_num narrow native_batch_norm_backward native_dropout_backward "
-    "native_group_norm native_group_norm_backward native_layer_norm native_layer_norm_backward "
-    "new_empty new_full new_ones new_zeros nll_loss_backward nll_loss_forward "
-    "nll_loss2d_backward nll_loss2d_forward norm reflection_pad1d_backward "
-    "reflection_pad2d_backward reflection_pad3d_backward renorm rot90 select_backward "
-    "select_scatter slice_backward slice_scatter smooth_l1_loss smooth_l1_loss_backward "
-    "soft_margin_loss softplus softplus_backward softshrink stack std t tanh_backward threshold "
-    "threshold_backward trace tril triu unfold_backward upsample_bilinear2d upsample_nearest1d "
-    "upsample_nearest2d upsample_nearest3d vdot xlogy zero zeros_like "
-    "tril_indices triu_indices upsample_bicubic2d upsample_trilinear3d"
+    "addmv dist elu grid_sampler_2d leaky_relu native_layer_norm slice_scatter std tril_indices "
+    "triu_indices upsample_bicubic2d upsample_bilinear2d upsample_nearest1d upsample_nearest2d "
+    "upsample_nearest3d upsample_trilinear3d"
 ).split()
 
 
