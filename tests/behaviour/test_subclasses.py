@@ -1,5 +1,6 @@
 """Tensor subclasses, modes and fake tensors see the device's tensors as any other."""
 
+import gc
 from typing import Any
 
 import pytest
@@ -123,6 +124,7 @@ def test_a_function_mode_sees_factories_and_default_devices() -> None:
 
 
 def test_fake_tensors_propagate_the_device_without_memory() -> None:
+    gc.collect()  # what other tests left must not be freed in between
     before = torch.neuron.memory_allocated()
     with FakeTensorMode():
         x = torch.empty(2**20, 2**20, device=DEVICE)
