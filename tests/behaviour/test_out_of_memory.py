@@ -38,6 +38,7 @@ def block(size_bytes: int, device: str = DEVICE) -> torch.Tensor:
 def test_more_than_the_core_has_is_refused_with_every_figure() -> None:
     total = torch.neuron.mem_get_info()[1]
     keep = torch.arange(1000, device=DEVICE)
+    gc.collect()
     allocated = torch.neuron.memory_allocated()
     ooms = torch.neuron.memory_stats()["num_ooms"]
     with pytest.raises(torch.OutOfMemoryError) as caught:

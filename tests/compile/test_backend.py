@@ -236,6 +236,7 @@ def test_outputs_count_as_device_memory() -> None:
     x = torch.ones(1 << 20, device=DEVICE)
     call = compiled(lambda x: x * 2)
     call(x)
+    gc.collect()
     before = torch.neuron.memory_allocated()
     y = call(x)
     assert torch.neuron.memory_allocated() - before == y.nbytes

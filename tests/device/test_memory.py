@@ -28,6 +28,7 @@ def clean() -> None:
 
 
 def test_allocated_follows_live_tensors() -> None:
+    gc.collect()
     before = torch.neuron.memory_allocated()
     tensor = torch.empty(4 * MIB, dtype=torch.uint8, device="neuron")
     held = torch.neuron.memory_allocated() - before
@@ -38,6 +39,7 @@ def test_allocated_follows_live_tensors() -> None:
 
 
 def test_devices_are_counted_apart() -> None:
+    gc.collect()
     before = torch.neuron.memory_allocated(0)
     tensor = torch.empty(MIB, dtype=torch.uint8, device="neuron:2")
     assert torch.neuron.memory_allocated("neuron:2") >= tensor.nbytes

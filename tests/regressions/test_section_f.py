@@ -84,6 +84,7 @@ def test_f02_memory_information_adds_up() -> None:
     torch.neuron.empty_cache()
     free, total = torch.neuron.mem_get_info()
     assert total == torch.neuron.get_device_properties(0).total_memory
+    gc.collect()
     before = torch.neuron.memory_allocated()
     big = torch.empty(64 * MIB, dtype=torch.uint8, device=DEVICE)
     assert torch.neuron.memory_allocated() - before >= 64 * MIB
@@ -312,6 +313,7 @@ def test_f20_memory_statistics_are_complete() -> None:
     assert {"num_alloc_retries", "num_ooms", "inactive_split_bytes.all.current"} <= stats.keys()
     gc.collect()
     torch.neuron.reset_peak_memory_stats()
+    gc.collect()
     before = torch.neuron.memory_allocated()
     torch.empty(8 * MIB, dtype=torch.uint8, device=DEVICE)
     assert torch.neuron.max_memory_allocated() - before >= 8 * MIB
