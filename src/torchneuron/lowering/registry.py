@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from torchneuron.lowering.emit import Value
-
 Rule = Callable[..., Any]
 
 
@@ -58,9 +56,6 @@ class LoweringTable:
 
     def __iter__(self) -> Any:
         return iter(self._rules)
-
-    def __len__(self) -> int:
-        return len(self._rules)
 
     def find(self, target: object) -> Rule | None:
         """Return the rule of an overload, None where there is none."""
@@ -106,8 +101,3 @@ def lowers(*names: str) -> Callable[[Rule], Rule]:
         return rule
 
     return enter
-
-
-def is_value(argument: object) -> bool:
-    """Return whether an argument is a tensor of the program."""
-    return isinstance(argument, Value)

@@ -155,9 +155,8 @@ def _functional(
     if not training:
         made = _with_running_statistics(call, value, weight, bias, running_mean, running_var, eps)
         return rounded(call, [*made, running_mean, running_var])
-    output, mean, rstd, unbiased = _with_batch_statistics(value, weight, bias, eps)
-    running = [_moved(running_mean, mean, momentum), _moved(running_var, unbiased, momentum)]
-    return rounded(call, [output, mean, rstd, *running])
+    normalized, running = _updated(value, weight, bias, running_mean, running_var, momentum, eps)
+    return rounded(call, [*normalized, *running])
 
 
 @lowers("_batch_norm_with_update_functional")
@@ -171,9 +170,23 @@ def _functional_update(
     momentum: float,
     eps: float,
 ) -> Results:
+    normalized, running = _updated(value, weight, bias, running_mean, running_var, momentum, eps)
+    return rounded(call, [*normalized, _reserve(call), *running])
+
+
+def _updated(
+    value: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value,
+    running_var: Value,
+    momentum: float,
+    eps: float,
+) -> tuple[list[Value], list[Value]]:
+    """Normalize by the batch; return output, mean and 1/std, and the running statistics moved."""
     output, mean, rstd, unbiased = _with_batch_statistics(value, weight, bias, eps)
     running = [_moved(running_mean, mean, momentum), _moved(running_var, unbiased, momentum)]
-    return rounded(call, [output, mean, rstd, _reserve(call), *running])
+    return [output, mean, rstd], running
 
 
 def _moved(running: Value, seen: Value, momentum: float) -> Value:
