@@ -17,6 +17,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 PACKAGE = ROOT / "src" / "torchneuron"
 TORCH_REQUIRED = "2.13.0"
+JAXLIB_REQUIRED = "jaxlib==0.10.2"
 SANITIZE = os.environ.get("TORCHNEURON_SANITIZE", "0") == "1"
 
 # The build imports torch. It must not load an installed or half-built TorchNeuron with it.
@@ -38,12 +39,13 @@ if sys.platform != "linux":
 os.environ.setdefault("MAX_JOBS", str(len(os.sched_getaffinity(0))))
 
 try:
+    import jaxlib
     import torch
     from torch.utils.cpp_extension import BuildExtension, CppExtension
 except ImportError as error:
     fail(
-        f"the build needs torch {TORCH_REQUIRED} and cannot import it: {error}",
-        f"pip install torch=={TORCH_REQUIRED} setuptools wheel ninja numpy",
+        f"the build needs torch {TORCH_REQUIRED} and jaxlib and cannot import them: {error}",
+        f"pip install torch=={TORCH_REQUIRED} {JAXLIB_REQUIRED} setuptools wheel ninja numpy",
     )
 
 
@@ -125,7 +127,8 @@ def native_extension() -> CppExtension:
     return CppExtension(
         name="torchneuron._C",
         sources=sources,
-        include_dirs=[str(ROOT / "csrc")],
+        # jaxlib brings XLA's headers for functions that a compiled program calls.
+        include_dirs=[str(ROOT / "csrc"), str(Path(jaxlib.__file__).parent / "include")],
         extra_compile_args=compile_args,
         extra_link_args=link_args,
     )

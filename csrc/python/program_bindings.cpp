@@ -5,6 +5,7 @@
 #include "core/allocator.h"
 #include "core/pool.h"
 #include "core/residency.h"
+#include "programs/host_calls.h"
 
 #include <ATen/DLConvertor.h>
 #include <torch/csrc/Exceptions.h>
@@ -137,6 +138,13 @@ void bindPrograms(py::module_& module) {
   module.def("export_tensors", torch::wrap_pybind_function(exportTensors), py::arg("tensors"));
   module.def("adopt_outputs", torch::wrap_pybind_function(adoptOutputs), py::arg("capsules"),
              py::arg("device"));
+  module.def("host_calls", []() {
+    std::vector<std::pair<std::string, py::capsule>> calls;
+    for (const auto& [name, handler] : hostCalls()) {
+      calls.emplace_back(name, py::capsule(handler));
+    }
+    return calls;
+  });
   py::class_<Charge>(module, "Charge")
       .def(py::init(
                [](int device, size_t nbytes) { return std::make_unique<Charge>(device, nbytes); }),

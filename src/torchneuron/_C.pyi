@@ -57,6 +57,9 @@ class Charge:
     def __init__(self, device: int, nbytes: int) -> None: ...
     def release(self) -> None: ...
 
+def host_calls() -> list[tuple[str, object]]:
+    """Return name and capsule (`XLA_FFI_Handler*`) of the kernels that programs may call."""
+
 # Random numbers
 def default_generator(device: int) -> torch.Generator: ...
 def manual_seed_all(seed: int) -> None:

@@ -4,6 +4,7 @@
 nothing; its names are resolved when they are used.
 """
 
+import sys
 from typing import Any
 
 __version__ = "0.1.0"
@@ -39,10 +40,11 @@ def __getattr__(name: str) -> Any:
 
     module = _MODULES.get(name)
     if module is None:
-        from torchneuron.errors import suggestion
-
-        near = suggestion(name, _MODULES) if not name.startswith("__") else ""
-        raise AttributeError(f"module `torchneuron` has no attribute `{name}`; {near}".rstrip("; "))
+        # Python adds `Did you mean` by itself, and only where somebody sees it: each submodule that
+        # is imported by `from torchneuron import` is asked for here first.
+        raise AttributeError(
+            f"module `torchneuron` has no attribute `{name}`", name=name, obj=sys.modules[__name__]
+        )
     if module.startswith("torchneuron.device"):
         import_module("torchneuron.autoload").activate()
     globals()[name] = found = getattr(import_module(module), name)

@@ -17,8 +17,7 @@ import os
 import sys
 import threading
 import warnings
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from torchneuron import alias, config
 from torchneuron.errors import InstallError, NeuronError
@@ -26,6 +25,7 @@ from torchneuron.errors import InstallError, NeuronError
 DEVICE_NAME = "neuron"
 ENTRY_POINT_GROUP = "torch.backends"
 _FREE_SLOT = "privateuseone"
+_OUR_METADATA = ("torchneuron-", "torchneuron.egg-info")
 
 _log = logging.getLogger("torchneuron")
 _lock = threading.RLock()
@@ -33,8 +33,7 @@ _lock = threading.RLock()
 State = Literal["not started", "registered", "off", "waiting", "aside", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(NamedTuple):
     """Say what start-up decided.
 
     Attributes:
@@ -167,29 +166,29 @@ def _rival() -> str:
 
 def _other_entry_points() -> list[tuple[str, str]]:
     """Return name and module of each backend that PyTorch would load besides this one."""
-    if _distributions_with_backends() <= 1:
+    if not _another_distribution_with_backends():
         return []
     points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     return [(point.name, point.module) for point in points if not _is_ours(point)]
 
 
-def _distributions_with_backends() -> int:
-    """Count the installed distributions whose entry points name the group.
+def _another_distribution_with_backends() -> bool:
+    """Return whether the entry points of a distribution that is not this one name the group.
 
     Only looks for the group's name: parsing the entry points of everything that is installed, as
     importlib.metadata does, takes several milliseconds of every `import torch`.
     """
     wanted = f"[{ENTRY_POINT_GROUP}]".encode()
-    count = 0
     for folder in dict.fromkeys(sys.path):
         try:
             names = os.listdir(folder or ".")
         except OSError:
             continue  # not there, or a zip file
         for name in names:
-            if name.endswith((".dist-info", ".egg-info")):
-                count += wanted in _read(os.path.join(folder, name, "entry_points.txt"))
-    return count
+            if name.endswith((".dist-info", ".egg-info")) and not name.startswith(_OUR_METADATA):
+                if wanted in _read(os.path.join(folder, name, "entry_points.txt")):
+                    return True
+    return False
 
 
 def _read(path: str) -> bytes:

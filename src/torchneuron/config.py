@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from torchneuron.errors import ConfigError, UnknownVariableError, suggestion
 
@@ -273,8 +273,7 @@ class Config:
     log_level: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class SettingRow:
+class SettingRow(NamedTuple):
     """Show one setting: its value as text, where the value comes from, what is wrong with it."""
 
     name: str

@@ -44,7 +44,7 @@ class DoctorReport:
         return {
             "version": __version__,
             "probes": [asdict(probe) for probe in self.probes],
-            "settings": [asdict(row) for row in self.settings],
+            "settings": [row._asdict() for row in self.settings],
             "device": {
                 "registered": self.registered,
                 "runtime": self.runtime,

@@ -10,13 +10,14 @@ from typing import Any
 import torch
 
 from torchneuron import ledger
+from torchneuron.compile import host_calls
 from torchneuron.ledger import CacheHit, Compiled
 from torchneuron.lowering.graph import Program
 from torchneuron.runtime import xla
 from torchneuron.runtime.cache import Key, user_cache
 
 # Part of every key: raise it when the same StableHLO would be run in another way.
-_FORMAT = "1"
+_FORMAT = "2"
 
 
 def executable(program: Program, name: str) -> tuple[Any, bool]:
@@ -27,6 +28,7 @@ def executable(program: Program, name: str) -> tuple[Any, bool]:
         name: For reports: which graph of which function.
     """
     begin = time.perf_counter()
+    host_calls.register()
     text = program.module.text()
     key = Key(
         {

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from torchneuron.compile import metrics, programs
+from torchneuron.compile import host_calls, metrics, programs
 from torchneuron.compile.metrics import ProgramRecord
 from torchneuron.device import launching
 from torchneuron.lowering.graph import Program, Sizes, lower
@@ -59,7 +59,7 @@ class Segment:
         # AOTAutograd compiles under its fake mode, in which even a literal would be fake.
         with unset_fake_temporarily():
             begin = time.perf_counter()
-            program = lower(self._graph, Sizes(bound))
+            program = lower(self._graph, Sizes(bound), host_calls.RULES)
             lowered = time.perf_counter()
             executable, from_cache = programs.executable(program, self._name)
         num_nodes = sum(node.op == "call_function" for node in self._graph.graph.nodes)

@@ -28,6 +28,11 @@ def adopt(capsules: Sequence[Any], device: int) -> list[torch.Tensor]:
     return _C.adopt_outputs(capsules, device)
 
 
+def host_calls() -> list[tuple[str, Any]]:
+    """Return name and capsule of each kernel that programs may call on the host."""
+    return _C.host_calls()
+
+
 @contextlib.contextmanager
 def charged(device: int, num_bytes: int) -> Iterator[None]:
     """Count bytes as used while a program runs.

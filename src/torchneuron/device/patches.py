@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from torchneuron.device import replacements
 from torchneuron.device.on_import import after_import
@@ -178,8 +178,7 @@ PATCHES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PatchRow:
+class PatchRow(NamedTuple):
     """Show one patch: what it changes, why, where upstream says so, and what became of it."""
 
     name: str

@@ -9,7 +9,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 
 from torchneuron.ledger.events import Event, HostFallback
 from torchneuron.ledger.explanation import Explanation
@@ -111,7 +110,7 @@ def emit(event: Event) -> None:
             _fallbacks[event.op] += 1
         if event.ledger_key:
             for block in _open:
-                block.add(event.ledger_key, [asdict(event) | {"count": 1}])
+                block.add(event.ledger_key, [event._asdict() | {"count": 1}])
         sinks = list(_sinks)
     for sink in sinks:
         sink(event)

@@ -1,22 +1,21 @@
 """Events: what lower layers say instead of printing.
 
 A sink that start-up installs shows them to the user. An event whose class has a `ledger_key` is
-also a record of every open `explain()` block under that key.
+also a record of every open `explain()` block under that key. They are named tuples because
+`import torch` pays for each class, and a dataclass takes three times as long to make.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """Say that the target would refuse what just happened; emitted by strict's warn mode.
 
     `code` is the compiler's code or the id of the row in `targets`; `line` is 0 where the source
     line is not known.
     """
 
-    ledger_key: ClassVar[str] = ""
+    ledger_key = ""
     category: str
     target: str
     code: str
@@ -28,42 +27,38 @@ class Refused:
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(NamedTuple):
     """Say something about the device that a user should know once, with what to do about it."""
 
-    ledger_key: ClassVar[str] = ""
+    ledger_key = ""
     subject: str
     text: str
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HostFallback:
+class HostFallback(NamedTuple):
     """Say that an operation meant for the device ran on the host, and why."""
 
-    ledger_key: ClassVar[str] = "host_fallbacks"
+    ledger_key = "host_fallbacks"
     op: str
     reason: str
     file: str = ""
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
+class Compiled(NamedTuple):
     """Say that a program was compiled: which, its key in the cache, and the seconds it took."""
 
-    ledger_key: ClassVar[str] = "compiles"
+    ledger_key = "compiles"
     graph: str
     key: str
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class CacheHit:
+class CacheHit(NamedTuple):
     """Say that a program came from disk: which, its key in the cache, and the seconds it took."""
 
-    ledger_key: ClassVar[str] = "cache_hits"
+    ledger_key = "cache_hits"
     graph: str
     key: str
     seconds: float

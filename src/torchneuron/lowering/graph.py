@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from torchneuron.lowering import emit
 from torchneuron.lowering.emit import Value
 from torchneuron.lowering.emit.module import Module
-from torchneuron.lowering.registry import TABLE, Call
+from torchneuron.lowering.registry import TABLE, Call, LoweringTable
 
 
 class LoweringError(Exception):
@@ -77,25 +77,29 @@ class Program:
     results: tuple[int | tuple[Any], ...]
 
 
-def lower(graph: fx.GraphModule, sizes: Sizes | None = None) -> Program:
+def lower(
+    graph: fx.GraphModule, sizes: Sizes | None = None, first: LoweringTable | None = None
+) -> Program:
     """Write a graph as a StableHLO module of concrete sizes.
 
     Args:
         graph: Functional ATen calls; every node has `meta["val"]` (what FakeTensor tracing leaves).
         sizes: What the graph's size symbols are in this program; none for a graph without symbols.
+        first: Rules of a machine that come before the table's; one that returns None stands back.
 
     Raises:
         LoweringError: A call has no rule, or its rule failed. The cause is attached.
     """
-    return _Lowering(graph, sizes or Sizes({})).run()
+    return _Lowering(graph, sizes or Sizes({}), first or LoweringTable()).run()
 
 
 class _Lowering:
     """Write one graph; a value per node."""
 
-    def __init__(self, graph: fx.GraphModule, sizes: Sizes) -> None:
+    def __init__(self, graph: fx.GraphModule, sizes: Sizes, first: LoweringTable) -> None:
         self._graph = graph
         self._sizes = sizes
+        self._first = first
         self._values: dict[fx.Node, Any] = {}
 
     def run(self) -> Program:
@@ -165,7 +169,10 @@ class _Lowering:
             dict(fake_kwargs),
         )
         try:
-            made = rule(call, *args, **kwargs)
+            before = self._first.find(node.target)
+            made = before(call, *args, **kwargs) if before is not None else None
+            if made is None:
+                made = rule(call, *args, **kwargs)
         except Exception as error:
             raise LoweringError(node, f"{type(error).__name__}: {error}") from error
         _check_promise(node, made, call.results)

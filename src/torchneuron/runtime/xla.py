@@ -63,6 +63,16 @@ def _options() -> Any:
     return options
 
 
+def register_call(name: str, handler: Any) -> None:
+    """Make a function of this process callable from programs.
+
+    Args:
+        name: What the programs call it.
+        handler: A capsule around an `XLA_FFI_Handler*`.
+    """
+    _jax.register_custom_call_target(name, handler, "cpu", 1)
+
+
 CompilerError = _jax.JaxRuntimeError
 
 

@@ -1,0 +1,192 @@
+"""What programs of this machine leave to PyTorch's CPU kernels, and when.
+
+The program for Trainium is what `lowering` writes. Here some of its calls run faster through the
+libraries that PyTorch links than through what XLA:CPU generates, so `RULES` comes before the
+lowering table when a program is made for the host. A rule that answers `None` leaves its call to
+the table. The figures are of benchmarks/bench_compile.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+
+from torchneuron.device import launching
+from torchneuron.lowering import emit as e
+from torchneuron.lowering.emit import Scalar, Value
+from torchneuron.lowering.emit.host import before_transpose, host_call
+from torchneuron.lowering.registry import Call, LoweringTable, Rule
+from torchneuron.runtime import xla
+
+RULES = LoweringTable()
+# A call costs about as much as this many multiplications of a product that XLA compiles.
+_MIN_PRODUCT = 1 << 15
+_MIN_ROWS = 4
+
+
+@functools.cache
+def register() -> None:
+    """Make the kernels known to XLA, once; needed before a program that calls them is loaded."""
+    for name, handler in launching.host_calls():
+        xla.register_call(name, handler)
+
+
+def _on_host(*names: str) -> Callable[[Rule], Rule]:
+    """Enter the decorated function as the host's rule of these overloads."""
+
+    def enter(rule: Rule) -> Rule:
+        for name in names:
+            RULES.add(f"aten.{name}", rule)
+        return rule
+
+    return enter
+
+
+@functools.cache
+def _computes(dtype: torch.dtype) -> bool:
+    """Return whether this machine's library has fast kernels for a dtype."""
+    if dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    if dtype == torch.float16:
+        return bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
+    return dtype in (torch.float32, torch.float64)
+
+
+def _kept(value: Value) -> Value:
+    """Return a factor in the dtype to compute in: its own, or float32 for a slow half type."""
+    return value if _computes(value.dtype) else value.to(torch.float32)
+
+
+def _multiply(left: Value, right: Value, addend: Value | None, dtype: torch.dtype) -> Value | None:
+    """Multiply (B, M, K) by (B, K, N), or matrices without B; None where XLA's own is as good."""
+    *batch, rows, inner = left.shape
+    columns = right.shape[-1]
+    size = math.prod(batch) * rows * inner * columns
+    is_known = left.dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+    if not is_known or size < _MIN_PRODUCT or min(rows, columns) < _MIN_ROWS:
+        return None
+    left, left_order = before_transpose(left)
+    right, right_order = before_transpose(right)
+    operands = [_kept(left), _kept(right)]
+    made_dtype = operands[0].dtype
+    if addend is not None:
+        operands.insert(0, addend.to(made_dtype))
+    [made] = host_call(
+        "torchneuron.product_plus" if addend is not None else "torchneuron.product",
+        operands,
+        [((*batch, rows, columns), made_dtype)],
+        {
+            "left_order": left_order,
+            "right_order": right_order,
+            "sizes": (*(batch or [0]), rows, inner, columns),
+        },
+    )
+    return made.to(dtype)
+
+
+@_on_host("mm", "bmm")
+def _mm(call: Call, left: Value, right: Value) -> Value | None:
+    return _multiply(left, right, None, call.dtype)
+
+
+@_on_host("addmm", "baddbmm")
+def _addmm(
+    call: Call, addend: Value, left: Value, right: Value, *, beta: Scalar = 1, alpha: Scalar = 1
+) -> Value | None:
+    if (beta, alpha) != (1, 1):
+        return None
+    return _multiply(left, right, addend, call.dtype)
+
+
+def _window(
+    value: Value,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> dict[str, int | bool | Sequence[int]]:
+    def complete(numbers: Sequence[int]) -> Sequence[int]:
+        return tuple(numbers) * (value.rank - 2) if len(numbers) == 1 else tuple(numbers)
+
+    return {
+        "stride": complete(stride),
+        "padding": complete(padding),
+        "dilation": complete(dilation),
+        "output_padding": complete(output_padding),
+        "groups": groups,
+        "transposed": transposed,
+    }
+
+
+def _is_ours(*values: Value) -> bool:
+    return all(each.is_float and each.numel > 0 for each in values)
+
+
+@_on_host("convolution")
+def _convolution(
+    call: Call,
+    value: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Value | None:
+    if not _is_ours(value, weight):
+        return None
+    operands = [_kept(each) for each in (value, weight, bias) if each is not None]
+    [made] = host_call(
+        "torchneuron.convolution",
+        operands,
+        [(call.shape, operands[0].dtype)],
+        _window(value, stride, padding, dilation, transposed, output_padding, groups),
+    )
+    return made.to(call.dtype)
+
+
+@_on_host("convolution_backward")
+def _convolution_backward(
+    call: Call,
+    gradient: Value,
+    value: Value,
+    weight: Value,
+    bias_sizes: Sequence[int] | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> tuple[Value | None, ...] | None:
+    if not _is_ours(gradient, value, weight):
+        return None
+    # The sum over the gradient is as fast in the program, and fuses there.
+    mask = (output_mask[0], output_mask[1], False)
+    operands = [_kept(each) for each in (gradient, value, weight)]
+    wanted = [each for each, is_asked in zip(call.results, mask, strict=True) if is_asked]
+    made: list[Value] = []
+    if wanted:
+        attributes = _window(value, stride, padding, dilation, transposed, output_padding, groups)
+        made = host_call(
+            "torchneuron.convolution_backward",
+            operands,
+            [(tuple(each.shape), operands[0].dtype) for each in wanted],
+            {**attributes, "mask": [int(each) for each in mask]},
+        )
+    results: list[Value | None] = [made.pop(0) if is_asked else None for is_asked in mask]
+    if output_mask[2]:
+        wide = gradient.to(torch.float32) if gradient.dtype.itemsize < 4 else gradient
+        results[2] = e.reduce_sum(wide, [0, *range(2, wide.rank)])
+    return tuple(
+        None if each is None else each.to(promised.dtype)
+        for each, promised in zip(results, call.results, strict=True)
+    )
