@@ -85,8 +85,8 @@ at::Tensor matricesOf(const Buffer& buffer, Numbers order, at::IntArrayRef sizes
 
 // left (B, M, K) times right (B, K, N), without B where `sizes` = [B, M, K, N] says 0 for it
 struct Factors {
-  Factors(const Buffer& left_buffer, const Buffer& right_buffer, Output output,
-          Numbers left_order, Numbers right_order, Numbers sizes)
+  Factors(const Buffer& left_buffer, const Buffer& right_buffer, Output output, Numbers left_order,
+          Numbers right_order, Numbers sizes)
       : out(tensorOf(*output)) {
     const auto [batch, rows, inner, columns] = std::array{sizes[0], sizes[1], sizes[2], sizes[3]};
     const bool is_batched = batch > 0;

@@ -45,17 +45,18 @@ def residency_test_log() -> list[str]:
     """Return and forget what was asked of such memory: `read` or `write`; for tests."""
 
 # Compiled programs
-def export_tensors(tensors: Sequence[torch.Tensor]) -> list[object]:
-    """Return DLPack capsules over the tensors' memory on the host; copies what is strided."""
+class Launch:
+    """Runs a program on tensors of a device; see `torchneuron.device.launching.launcher`."""
 
-def adopt_outputs(capsules: Sequence[object], device: int) -> list[torch.Tensor]:
-    """Return tensors of the device over a program's outputs, which the pool now counts."""
-
-class Charge:
-    """Bytes that a program uses while it runs: counted, and refused beyond the core's memory."""
-
-    def __init__(self, device: int, nbytes: int) -> None: ...
-    def release(self) -> None: ...
+    def __init__(
+        self,
+        import_buffer: Callable[[Any], Any],
+        execute: Callable[[list[Any]], list[Any]],
+        export_array: Callable[[Any, None], Any],
+        num_inputs: int,
+        nbytes: int,
+    ) -> None: ...
+    def __call__(self, device: int, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]: ...
 
 def host_calls() -> list[tuple[str, object]]:
     """Return name and capsule (`XLA_FFI_Handler*`) of the kernels that programs may call."""

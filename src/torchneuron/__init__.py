@@ -4,7 +4,6 @@
 nothing; its names are resolved when they are used.
 """
 
-import sys
 from typing import Any
 
 __version__ = "0.1.0"
@@ -40,11 +39,10 @@ def __getattr__(name: str) -> Any:
 
     module = _MODULES.get(name)
     if module is None:
-        # Python adds `Did you mean` by itself, and only where somebody sees it: each submodule that
-        # is imported by `from torchneuron import` is asked for here first.
-        raise AttributeError(
-            f"module `torchneuron` has no attribute `{name}`", name=name, obj=sys.modules[__name__]
-        )
+        from torchneuron.errors import suggestion
+
+        near = suggestion(name, _MODULES) if not name.startswith("_") else ""
+        raise AttributeError(f"module `torchneuron` has no attribute `{name}`; {near}".rstrip("; "))
     if module.startswith("torchneuron.device"):
         import_module("torchneuron.autoload").activate()
     globals()[name] = found = getattr(import_module(module), name)

@@ -18,8 +18,8 @@ def run(body: Callable[..., e.Value], *tensors: torch.Tensor) -> torch.Tensor:
         builder.finish([body(*builder.arguments)])
     executable = xla.compile_module(builder.module.text())
     buffers = [xla.import_dlpack(torch._C._to_dlpack(each.contiguous())) for each in tensors]
-    (capsule,) = executable(buffers)
-    return torch.from_dlpack(capsule)
+    (array,) = executable(buffers)
+    return torch.from_dlpack(xla.export_dlpack(array, None))
 
 
 # XLA:CPU hands out one-byte floats in no form that torch takes; these travel as bits.

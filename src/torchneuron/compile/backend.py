@@ -97,7 +97,7 @@ def compile_graph(graph: fx.GraphModule, settings: Options) -> Callable[..., Any
         except xla.CompilerError as error:
             return _failed(graph, settings, error, f"the compiler refused a program: {error}")
         _report_eager(parts, settings)
-        return parts
+        return parts.forward
 
 
 def _compile_parts(graph: fx.GraphModule, refused: set[str], name: str) -> fx.GraphModule:
@@ -107,8 +107,21 @@ def _compile_parts(graph: fx.GraphModule, refused: set[str], name: str) -> fx.Gr
     parts = partition.split(whole, excluded)
     for part_name, part in list(parts.named_children()):
         if isinstance(part, fx.GraphModule):
-            setattr(parts, part_name, _Part(Segment(part, f"{name}.{part_name}")))
+            _call(parts, part_name, Segment(part, f"{name}.{part_name}"))
+    parts.recompile()
     return parts
+
+
+def _call(parts: fx.GraphModule, name: str, segment: Segment) -> None:
+    """Put a segment in the place of a submodule; as a function, a module call costs as much."""
+
+    def run(*args: Any) -> Any:
+        return segment(*args)
+
+    run.__name__ = f"run_{name}"
+    for node in parts.graph.find_nodes(op="call_module", target=name):
+        node.op, node.target = "call_function", run
+    delattr(parts, name)
 
 
 def _failed(
@@ -128,17 +141,6 @@ def _failed(
         f"a graph could not be compiled{where}: {reason}",
         hint='options={"fallback_execution": True} runs it eagerly; please report this',
     ) from error
-
-
-class _Part(torch.nn.Module):
-    """Give a segment the form that FX calls."""
-
-    def __init__(self, segment: Segment) -> None:
-        super().__init__()
-        self._segment = segment
-
-    def forward(self, *args: Any) -> Any:
-        return self._segment(*args)
 
 
 def _copy(graph: fx.Graph, names: set[str], excluded: partition.Excluded) -> fx.Graph:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,49 +68,27 @@ class Segment:
 
 
 class _Launch:
-    """Hold one executable and the imports of parameters that its calls share."""
+    """Hold one executable, ready to run, and the shape of its answer."""
 
-    def __init__(self, program: Program, executable: Any) -> None:
-        self._executable = executable
+    def __init__(self, program: Program, executable: xla.Executable) -> None:
+        self._launch = launching.launcher(
+            xla.import_dlpack,
+            executable,
+            xla.export_dlpack,
+            len(program.inputs),
+            executable.temp_bytes + executable.output_bytes,
+        )
         self._results = program.results
-        self._num_charged = executable.temp_bytes + executable.output_bytes
-        self._kept: list[tuple[Any, int, Any]] = [(_nothing, 0, None)] * len(program.inputs)
+        self._is_plain = program.results == tuple(range(len(program.outputs)))
 
     def __call__(self, device: int, tensors: Sequence[torch.Tensor]) -> Any:
-        buffers: list[Any] = [None] * len(tensors)
-        fresh = []
-        for place, tensor in enumerate(tensors):
-            owner, address, buffer = self._kept[place]
-            if owner() is tensor and tensor.data_ptr() == address:
-                buffers[place] = buffer
-            else:
-                fresh.append(place)
-        if fresh:
-            capsules = launching.export([tensors[place] for place in fresh])
-            for place, capsule in zip(fresh, capsules, strict=True):
-                buffers[place] = buffer = xla.import_dlpack(capsule)
-                if isinstance(tensors[place], torch.nn.Parameter):
-                    self._keep(place, tensors[place], buffer)
-        with launching.charged(device, self._num_charged):
-            capsules = self._executable(buffers)
-        outputs = launching.adopt(capsules, device)
-        results = [outputs[each] if isinstance(each, int) else each[0] for each in self._results]
-        return results[0] if len(results) == 1 else tuple(results)
-
-    def _keep(self, place: int, parameter: torch.Tensor, buffer: Any) -> None:
-        """Keep a parameter's import until the parameter dies: the same object comes each step."""
-        if buffer.unsafe_buffer_pointer() != parameter.data_ptr():
-            return  # a copy, which later changes of the parameter would not reach
-        kept = self._kept
-
-        def forget(_: object) -> None:
-            kept[place] = (_nothing, 0, None)
-
-        kept[place] = (weakref.ref(parameter, forget), parameter.data_ptr(), buffer)
-
-
-def _nothing() -> None:
-    return None
+        outputs = self._launch(device, tensors)
+        if len(self._results) == 1:
+            [only] = self._results
+            return outputs[0] if isinstance(only, int) else only[0]
+        if self._is_plain:
+            return outputs
+        return [outputs[each] if isinstance(each, int) else each[0] for each in self._results]
 
 
 def _symbols(fakes: Sequence[Any]) -> list[tuple[sympy.Symbol, int, int | None]]:

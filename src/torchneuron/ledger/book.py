@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from torchneuron.ledger.events import Event, HostFallback
+from torchneuron.ledger.events import LEDGER_KEYS, Event, HostFallback
 from torchneuron.ledger.explanation import Explanation
 from torchneuron.ledger.source import NoDevice, Record, Source
 
@@ -108,9 +108,10 @@ def emit(event: Event) -> None:
     with _lock:
         if isinstance(event, HostFallback):
             _fallbacks[event.op] += 1
-        if event.ledger_key:
+        key = LEDGER_KEYS.get(type(event))
+        if key:
             for block in _open:
-                block.add(event.ledger_key, [event._asdict() | {"count": 1}])
+                block.add(key, [event._asdict() | {"count": 1}])
         sinks = list(_sinks)
     for sink in sinks:
         sink(event)

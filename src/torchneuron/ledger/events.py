@@ -1,7 +1,7 @@
 """Events: what lower layers say instead of printing.
 
-A sink that start-up installs shows them to the user. An event whose class has a `ledger_key` is
-also a record of every open `explain()` block under that key. They are named tuples because
+A sink that start-up installs shows them to the user. An event whose class is in `LEDGER_KEYS`
+is also a record of every open `explain()` block under that key. They are named tuples because
 `import torch` pays for each class, and a dataclass takes three times as long to make.
 """
 
@@ -15,7 +15,6 @@ class Refused(NamedTuple):
     line is not known.
     """
 
-    ledger_key = ""
     category: str
     target: str
     code: str
@@ -30,7 +29,6 @@ class Refused(NamedTuple):
 class Notice(NamedTuple):
     """Say something about the device that a user should know once, with what to do about it."""
 
-    ledger_key = ""
     subject: str
     text: str
     hint: str = ""
@@ -39,7 +37,6 @@ class Notice(NamedTuple):
 class HostFallback(NamedTuple):
     """Say that an operation meant for the device ran on the host, and why."""
 
-    ledger_key = "host_fallbacks"
     op: str
     reason: str
     file: str = ""
@@ -49,7 +46,6 @@ class HostFallback(NamedTuple):
 class Compiled(NamedTuple):
     """Say that a program was compiled: which, its key in the cache, and the seconds it took."""
 
-    ledger_key = "compiles"
     graph: str
     key: str
     seconds: float
@@ -58,10 +54,14 @@ class Compiled(NamedTuple):
 class CacheHit(NamedTuple):
     """Say that a program came from disk: which, its key in the cache, and the seconds it took."""
 
-    ledger_key = "cache_hits"
     graph: str
     key: str
     seconds: float
 
 
 Event = Refused | Notice | HostFallback | Compiled | CacheHit
+LEDGER_KEYS: dict[type, str] = {
+    HostFallback: "host_fallbacks",
+    Compiled: "compiles",
+    CacheHit: "cache_hits",
+}

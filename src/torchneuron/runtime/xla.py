@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import atexit
 import functools
-from collections.abc import Sequence
+import importlib.abc
+import sys
+from importlib.machinery import PathFinder
+from types import SimpleNamespace
 from typing import Any
+
+import numpy
 
 from torchneuron import config
 
@@ -19,6 +24,7 @@ with config.quiet_compiler_log():
 
 VERSION = f"jaxlib {jaxlib.version.__version__}"
 # XLA may otherwise keep more bits than a half type has, and results would depend on fusion.
+_OF_JAX = "jax._src.sharding_impls"
 FLAGS = [("xla_allow_excess_precision", False)]
 
 
@@ -30,14 +36,13 @@ class Executable:
         stats = loaded.get_compiled_memory_stats()
         self.temp_bytes: int = stats.temp_size_in_bytes
         self.output_bytes: int = stats.output_size_in_bytes
+        self._handlers = [_handler()] * len(loaded.get_output_layouts())
 
-    def __call__(self, buffers: Sequence[Any]) -> list[Any]:
-        """Run on buffers made by `import_dlpack`; return DLPack capsules of the outputs."""
-        results = self._loaded.execute_sharded(list(buffers))
-        return [
-            _jax.buffer_to_dlpack_managed_tensor(shards[0], None)
-            for shards in results.disassemble_into_single_device_arrays()
-        ]
+    def __call__(self, buffers: list[Any]) -> list[Any]:
+        """Run on buffers made by `import_dlpack`; return arrays, which `export_dlpack` takes."""
+        results = self._loaded.execute_sharded(buffers)
+        arrays: list[Any] = results.consume_with_handlers(self._handlers)
+        return arrays
 
     def serialize(self) -> bytes:
         """Return the machine-specific executable; only `load` of the same jaxlib takes it."""
@@ -45,10 +50,38 @@ class Executable:
         return blob
 
 
+class _JaxComes(importlib.abc.MetaPathFinder):
+    """Take the mark "there is no such module" away before jax is imported.
+
+    Without jax, jaxlib looks for `_OF_JAX` along the whole path at each import of memory, which
+    takes longer than a small program. The mark ends that search at once.
+    """
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Find nothing."""
+        if name == "jax" and PathFinder.find_spec(name) is not None:
+            sys.modules.pop(_OF_JAX, None)
+            sys.meta_path.remove(self)
+
+
+@functools.cache
+def _handler() -> Any:
+    """Return what makes an array of each output.
+
+    Only the array's memory is used, which has its own shape and dtype: one handler serves all.
+    """
+    any_kind = SimpleNamespace(shape=(), dtype=numpy.dtype("float32"), weak_type=False)
+    sharding = _jax.SingleDeviceSharding(client().local_devices()[0])
+    return _jax.array_result_handler(any_kind, sharding, True, True)
+
+
 @functools.cache
 def client() -> Any:
     """Return the process's client, made on first use."""
     made = _jax.get_tfrt_cpu_client(asynchronous=False)
+    if "jax" not in sys.modules:
+        sys.modules[_OF_JAX] = None  # type: ignore[assignment]
+        sys.meta_path.insert(0, _JaxComes())
     atexit.register(client.cache_clear)
     return made
 
@@ -93,3 +126,7 @@ def load(blob: bytes) -> Executable:
 def import_dlpack(capsule: Any) -> Any:
     """Return a buffer over a DLPack tensor's memory; copies only what is not 64-byte aligned."""
     return _jax.dlpack_managed_tensor_to_buffer(capsule, client().local_devices()[0], None)
+
+
+# (array, None) to a DLPack capsule that owns the array's memory.
+export_dlpack = _jax.buffer_to_dlpack_managed_tensor
