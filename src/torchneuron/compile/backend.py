@@ -12,7 +12,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.utils import _pytree as pytree
 
 from torchneuron import ledger
-from torchneuron.compile import draws, partition
+from torchneuron.compile import draws, partition, recompiles
 from torchneuron.compile.options import Options, parse
 from torchneuron.compile.segment import Segment
 from torchneuron.device import refusals
@@ -58,7 +58,8 @@ def neuron(
         decompositions=decompose.decompositions(),
         partition_fn=partition_joint,
     )
-    return compiler(graph, inputs)
+    with recompiles.reported(graph, settings.model_name or "graph"):
+        return compiler(graph, inputs)
 
 
 def partition_joint(

@@ -11,7 +11,7 @@ import torch
 
 from torchneuron import ledger
 from torchneuron.compile import host_calls
-from torchneuron.ledger import CacheHit, Compiled
+from torchneuron.ledger import CacheHit, Compiled, Compiling
 from torchneuron.lowering.graph import Program
 from torchneuron.runtime import xla
 from torchneuron.runtime.cache import Key, user_cache
@@ -43,7 +43,11 @@ def executable(program: Program, name: str) -> tuple[Any, bool]:
     made: list[Any] = []
 
     def compile_and_serialize() -> bytes:
-        made.append(xla.compile_module(text))
+        ledger.emit(Compiling(name))
+        try:
+            made.append(xla.compile_module(text))
+        finally:
+            ledger.emit(Compiling(name, is_over=True))
         return made[0].serialize()
 
     def load(blob: bytes) -> Any:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+from torchneuron import ledger
 from torchneuron.compile import host_calls, metrics, programs
 from torchneuron.compile.metrics import ProgramRecord
 from torchneuron.device import launching
-from torchneuron.lowering.graph import Program, Sizes, lower
+from torchneuron.ledger import Recompiled
+from torchneuron.lowering.graph import Program, Sizes, lower, source_line
 from torchneuron.runtime import xla
 
 
@@ -33,17 +35,18 @@ class Segment:
         self._tensor_places = [
             place for place, fake in enumerate(fakes) if isinstance(fake, torch.Tensor)
         ]
-        self._symbols = list(_symbols(fakes))
+        self._symbols = _symbols(fakes)
         self._device = _device_of(graph)
         self._launches: dict[tuple[int, ...], _Launch] = {}
+        self._last_sizes: tuple[int, ...] | None = None
         if not self._symbols:
             self._launches[()] = self._compile(())
 
     def __call__(self, *args: Any) -> Any:
         """Run; compiles first where these sizes are new."""
         sizes = tuple(
-            int(args[place] if dim is None else args[place].shape[dim])
-            for _, place, dim in self._symbols
+            int(args[each.place] if each.dim is None else args[each.place].shape[each.dim])
+            for each in self._symbols
         )
         launch = self._launches.get(sizes)
         if launch is None:
@@ -52,8 +55,8 @@ class Segment:
 
     def _compile(self, sizes: tuple[int, ...]) -> _Launch:
         bound = {
-            symbol: sympy.Integer(size)
-            for (symbol, _, _), size in zip(self._symbols, sizes, strict=True)
+            each.symbol: sympy.Integer(size)
+            for each, size in zip(self._symbols, sizes, strict=True)
         }
         # AOTAutograd compiles under its fake mode, in which even a literal would be fake.
         with unset_fake_temporarily():
@@ -64,7 +67,30 @@ class Segment:
         num_nodes = sum(node.op == "call_function" for node in self._graph.graph.nodes)
         seconds = lowered - begin, time.perf_counter() - lowered
         metrics.record(ProgramRecord(self._name, num_nodes, *seconds, from_cache))
+        self._report_sizes(sizes, sum(seconds))
         return _Launch(program, executable)
+
+    def _report_sizes(self, sizes: tuple[int, ...], seconds: float) -> None:
+        """Tell the ledger where sizes are not those of the program made before."""
+        last, self._last_sizes = self._last_sizes, sizes
+        if last is None:
+            return
+        changed = [each for each, size in enumerate(sizes) if size != last[each]]
+        file, line = next(
+            (place for place in map(source_line, self._graph.graph.nodes) if place[0]), ("", 0)
+        )
+        ledger.emit(
+            Recompiled(
+                self._name,
+                ", ".join(self._symbols[each].source for each in changed),
+                "size",
+                ", ".join(str(last[each]) for each in changed),
+                ", ".join(str(sizes[each]) for each in changed),
+                seconds,
+                file,
+                line,
+            )
+        )
 
 
 class _Launch:
@@ -91,17 +117,32 @@ class _Launch:
         return [outputs[each] if isinstance(each, int) else each[0] for each in self._results]
 
 
-def _symbols(fakes: Sequence[Any]) -> list[tuple[sympy.Symbol, int, int | None]]:
-    """Return each size symbol with where its value is: an argument, or a dimension of one."""
-    found: dict[sympy.Symbol, tuple[int, int | None]] = {}
+class _Symbol(NamedTuple):
+    """Say where the value of a size symbol is at a call: an argument, or a dimension of one.
+
+    `source` is what the user calls it, such as `L['x'].size()[1]`.
+    """
+
+    symbol: sympy.Symbol
+    place: int
+    dim: int | None
+    source: str
+
+
+def _symbols(fakes: Sequence[Any]) -> list[_Symbol]:
+    """Find the size symbols among the arguments, each at its first place."""
+    found: dict[sympy.Symbol, _Symbol] = {}
     for place, fake in enumerate(fakes):
         values: list[tuple[Any, int | None]] = [(fake, None)]
         if isinstance(fake, torch.Tensor):
             values = [(size, dim) for dim, size in enumerate(fake.shape)]
         for value, dim in values:
             if isinstance(value, torch.SymInt) and isinstance(value.node.expr, sympy.Symbol):
-                found.setdefault(value.node.expr, (place, dim))
-    return [(symbol, place, dim) for symbol, (place, dim) in found.items()]
+                symbol = value.node.expr
+                sources = value.node.shape_env.var_to_sources.get(symbol, ())
+                name = sources[0].name if sources else str(symbol)
+                found.setdefault(symbol, _Symbol(symbol, place, dim, name))
+    return list(found.values())
 
 
 def _device_of(graph: fx.GraphModule) -> int:

@@ -14,9 +14,12 @@ from torchneuron.ledger.book import (
 from torchneuron.ledger.events import (
     CacheHit,
     Compiled,
+    Compiling,
     Event,
+    GraphBreak,
     HostFallback,
     Notice,
+    Recompiled,
     Refused,
 )
 from torchneuron.ledger.explanation import Explanation
@@ -25,10 +28,13 @@ from torchneuron.ledger.source import Source
 __all__ = [
     "CacheHit",
     "Compiled",
+    "Compiling",
     "Event",
     "Explanation",
+    "GraphBreak",
     "HostFallback",
     "Notice",
+    "Recompiled",
     "Refused",
     "Sink",
     "Source",

@@ -59,9 +59,43 @@ class CacheHit(NamedTuple):
     seconds: float
 
 
-Event = Refused | Notice | HostFallback | Compiled | CacheHit
+class Recompiled(NamedTuple):
+    """Say that something was compiled again: what changed, from what to what, and the seconds.
+
+    `input` is an argument as Dynamo names it, or a size of one; `guard` is what held before. `old`
+    and `new` are sizes, dtypes or constants as text, empty where they are not known.
+    """
+
+    graph: str
+    input: str
+    guard: str
+    old: str
+    new: str
+    seconds: float
+    file: str = ""
+    line: int = 0
+
+
+class GraphBreak(NamedTuple):
+    """Say that a function could not be captured as one graph: why, and where it was cut."""
+
+    reason: str
+    file: str = ""
+    line: int = 0
+
+
+class Compiling(NamedTuple):
+    """Say that the compiler has begun with a program, or (`is_over`) has left it."""
+
+    graph: str
+    is_over: bool = False
+
+
+Event = Refused | Notice | HostFallback | Compiled | CacheHit | Recompiled | GraphBreak | Compiling
 LEDGER_KEYS: dict[type, str] = {
     HostFallback: "host_fallbacks",
     Compiled: "compiles",
     CacheHit: "cache_hits",
+    Recompiled: "recompiles",
+    GraphBreak: "graph_breaks",
 }

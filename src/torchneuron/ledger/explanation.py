@@ -48,13 +48,17 @@ def merged(records: Sequence[Record], news: Iterable[Record]) -> list[Record]:
     return list(joined.values())
 
 
+def _text(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
 def table(records: Sequence[Record], rows: int) -> list[str]:
     """Return aligned lines for records of one kind, the most frequent first."""
     columns = [key for key in records[0] if key not in _PLACE]
     columns.sort(key=lambda key: key not in _AMOUNTS)
     shown = sorted(records, key=lambda record: -int(record.get("count", 1)))[:rows]
     lines = [[_HEADERS.get(key, key) for key in columns] + ["where"]]
-    lines += [[str(record.get(key, "")) for key in columns] + [place(record)] for record in shown]
+    lines += [[_text(record.get(key, "")) for key in columns] + [place(record)] for record in shown]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns) + 1)]
     texts = []
     for line in lines:
@@ -90,7 +94,9 @@ class Explanation:
         """Return a list of records for each of the nine keys, empty lists included.
 
         A record of `executed` has `op`, `dtype`, `count`; of `transfers` also `direction` and
-        `bytes`; of `host_syncs` `op`, `dtype`, `count`; of `host_fallbacks` `op` and `reason`.
+        `bytes`; of `host_syncs` `op`, `dtype`, `count`; of `host_fallbacks` `op` and `reason`;
+        of `compiles` and `cache_hits` `graph`, `key` and `seconds`; of `recompiles` `graph`,
+        `input`, `guard`, `old`, `new` and `seconds`; of `graph_breaks` `reason`.
         `file` and `line` say where in the user's code, empty and 0 where unknown.
         """
         self.refresh()
