@@ -23,6 +23,7 @@ _MODULES = {
     "doctor": "torchneuron.cli.diagnosis",
     "compile_stats": "torchneuron.compile.metrics",
     "get_dynamo_metrics": "torchneuron.compile.metrics",
+    "export": "torchneuron.compile.export",
     "NeuronError": "torchneuron.errors",
     **dict.fromkeys(
         ("clear_op_tracking", "explain", "get_executed_ops", "get_fallback_ops"),

@@ -219,12 +219,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "TORCH_NEURONX_DEBUG_DIR", "debug_dir", "path", "/tmp/neuron_backend", "a directory",
         "Where graphs and programs are written for inspection.",
-        _TORCH_PAGE, _text, active=False,
+        _TORCH_PAGE, _text,
     ),
     Setting(
         "TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS", "preserve_artifacts", "flag", False, _FLAG,
         "Whether what is in the debug directory stays there after execution.",
-        _TORCH_PAGE, _flag, active=False,
+        _TORCH_PAGE, _flag,
     ),
     Setting(
         "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION", "disable_fallback_execution", "flag", True,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from torchneuron import __version__
-from torchneuron.cli import cache, chips, doctor, help, output
+from torchneuron.cli import cache, chips, doctor, export, help, output
 from torchneuron.errors import (
     ArgumentError,
     InstallError,
@@ -22,7 +22,7 @@ from torchneuron.errors import (
 )
 
 FINE, FAILURE, USAGE, MISSING = 0, 1, 2, 3
-COMMANDS = {"doctor": doctor, "chips": chips, "cache": cache, "help": help}
+COMMANDS = {"doctor": doctor, "chips": chips, "cache": cache, "export": export, "help": help}
 
 _EXAMPLES = """\
 examples:

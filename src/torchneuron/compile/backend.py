@@ -89,7 +89,7 @@ def compile_graph(graph: fx.GraphModule, settings: Options) -> Callable[..., Any
     refused: set[str] = set()
     while True:
         try:
-            parts = _compile_parts(graph, refused, settings.model_name or "graph")
+            parts = _compile_parts(graph, refused, settings)
         except LoweringError as error:
             if isinstance(error.__cause__, NotImplementedError):
                 refused.add(error.node.name)
@@ -101,14 +101,15 @@ def compile_graph(graph: fx.GraphModule, settings: Options) -> Callable[..., Any
         return parts.forward
 
 
-def _compile_parts(graph: fx.GraphModule, refused: set[str], name: str) -> fx.GraphModule:
+def _compile_parts(graph: fx.GraphModule, refused: set[str], settings: Options) -> fx.GraphModule:
     """Cut the graph and compile its parts; calls of these names stay eager."""
     excluded: partition.Excluded = set()
     whole = fx.GraphModule(graph, _copy(graph.graph, refused, excluded))
     parts = partition.split(whole, excluded)
     for part_name, part in list(parts.named_children()):
         if isinstance(part, fx.GraphModule):
-            _call(parts, part_name, Segment(part, f"{name}.{part_name}"))
+            name = f"{settings.model_name or 'graph'}.{part_name}"
+            _call(parts, part_name, Segment(part, name, preserve=settings.preserve_artifacts))
     parts.recompile()
     return parts
 

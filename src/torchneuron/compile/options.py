@@ -20,14 +20,17 @@ class Options:
             lowering runs eagerly and is counted. False: both raise. True: a graph that fails runs
             eagerly, counted. Left out, TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION=0 means True.
         model_name: Name in reports and artifacts.
+        preserve_artifacts: Whether each program's files are kept in TORCH_NEURONX_DEBUG_DIR. Left
+            out, TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS says so.
     """
 
     fallback_execution: bool | None = None
     model_name: str = ""
+    preserve_artifacts: bool = False
 
 
 _said: set[str] = set()
-_TYPES = {"fallback_execution": bool, "model_name": str}
+_TYPES = {"fallback_execution": bool, "model_name": str, "preserve_artifacts": bool}
 
 
 def parse(
@@ -62,6 +65,7 @@ def parse(
             )
     if own.get("fallback_execution") is None and not config.load().disable_fallback_execution:
         own["fallback_execution"] = True
+    own.setdefault("preserve_artifacts", config.load().preserve_artifacts)
     return Options(**own)
 
 

@@ -20,8 +20,8 @@ from torchneuron.runtime.cache import Key, user_cache
 _FORMAT = "2"
 
 
-def executable(program: Program, name: str) -> tuple[Any, bool]:
-    """Return the executable of a lowered graph and whether it came from disk; emits that too.
+def executable(program: Program, name: str) -> tuple[Any, bool, str]:
+    """Return a lowered graph's executable, whether it came from disk (emitted too), and its key.
 
     Args:
         program: The lowered graph.
@@ -59,7 +59,7 @@ def executable(program: Program, name: str) -> tuple[Any, bool]:
         ledger.emit(CacheHit(name, key.name, seconds))
     else:
         ledger.emit(Compiled(name, key.name, seconds))
-    return found, from_disk
+    return found, from_disk, key.name
 
 
 @functools.cache

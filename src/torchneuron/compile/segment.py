@@ -12,7 +12,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from torchneuron import ledger
-from torchneuron.compile import host_calls, metrics, programs
+from torchneuron.compile import artifacts, host_calls, metrics, programs
 from torchneuron.compile.metrics import ProgramRecord
 from torchneuron.device import launching
 from torchneuron.ledger import Recompiled
@@ -26,11 +26,13 @@ class Segment:
     Args:
         graph: The graph; each node has `meta["val"]`.
         name: For reports.
+        preserve: Whether each program's files are kept.
     """
 
-    def __init__(self, graph: fx.GraphModule, name: str) -> None:
+    def __init__(self, graph: fx.GraphModule, name: str, *, preserve: bool = False) -> None:
         self._graph = graph
         self._name = name
+        self._preserve = preserve
         fakes = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
         self._tensor_places = [
             place for place, fake in enumerate(fakes) if isinstance(fake, torch.Tensor)
@@ -63,7 +65,9 @@ class Segment:
             begin = time.perf_counter()
             program = lower(self._graph, Sizes(bound), host_calls.RULES)
             lowered = time.perf_counter()
-            executable, from_cache = programs.executable(program, self._name)
+            executable, from_cache, key = programs.executable(program, self._name)
+            if self._preserve:
+                artifacts.preserve(self._graph, Sizes(bound), self._name, key)
         num_nodes = sum(node.op == "call_function" for node in self._graph.graph.nodes)
         seconds = lowered - begin, time.perf_counter() - lowered
         metrics.record(ProgramRecord(self._name, num_nodes, *seconds, from_cache))

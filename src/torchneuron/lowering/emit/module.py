@@ -47,6 +47,13 @@ class Module:
             artifact: bytes = _jax.mlir.serialize_portable_artifact(plain, PORTABLE_VERSION)
         return artifact
 
+    def hlo_proto(self) -> bytes:
+        """Return the module as a serialized HLO proto, the form before StableHLO."""
+        with context():
+            computation = _jax.mlir.mlir_module_to_xla_computation(self.text())
+            proto: bytes = computation.as_serialized_hlo_module_proto()
+        return proto
+
 
 class Builder:
     """Write the body of `main`; made by `Module.build`."""
