@@ -10,8 +10,10 @@
 namespace torchneuron {
 
 at::Tensor dropout(const at::Tensor& input, double p, bool train) {
-  const bool fused = train && p > 0 && p < 1 && input.numel() > 0;
-  if (!fused || partsAreWatched() || input.key_set().has(c10::DispatchKey::Python)) {
+  // What is traced comes first: its sizes may be symbols.
+  const bool traced = partsAreWatched() || input.key_set().has(c10::DispatchKey::Python);
+  const bool fused = train && p > 0 && p < 1;
+  if (traced || !fused || input.numel() == 0) {
     return at::native::dropout(input, p, train);
   }
   auto noise = at::empty_like(input);

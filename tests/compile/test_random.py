@@ -36,9 +36,11 @@ def outcome(fn: Fn) -> list[torch.Tensor]:
     return [each.detach().cpu() for each in (loss, x.grad, w.grad, following)]
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("fn", [plain, checkpointed])
-def test_recomputed_dropout_has_one_mask(fn: Fn) -> None:
-    torch.testing.assert_close(outcome(torch.compile(fn, backend="neuron")), outcome(plain))
+def test_recomputed_dropout_has_one_mask(fn: Fn, dynamic: bool) -> None:
+    compiled = torch.compile(fn, backend="neuron", dynamic=dynamic)
+    torch.testing.assert_close(outcome(compiled), outcome(plain))
 
 
 def test_c26_a_memory_budget_does_not_change_the_mask() -> None:

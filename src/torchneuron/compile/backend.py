@@ -12,7 +12,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.utils import _pytree as pytree
 
 from torchneuron import ledger
-from torchneuron.compile import draws, partition, recompiles
+from torchneuron.compile import buckets, draws, partition, recompiles
 from torchneuron.compile.options import Options, parse
 from torchneuron.compile.segment import Segment
 from torchneuron.device import refusals
@@ -48,18 +48,26 @@ def neuron(
     """
     settings = parse(options, mode, inductor_config or {})
 
+    plan = buckets.plan(graph, settings.buckets) if settings.buckets else None
+
     def compile_one(graph: fx.GraphModule, fakes: Sequence[Any]) -> Callable[..., Any]:
         return _boxed(compile_graph(graph, settings))
 
+    def compile_forward(graph: fx.GraphModule, fakes: Sequence[Any]) -> Callable[..., Any]:
+        if plan is not None:
+            plan.check(graph)
+        return compile_one(graph, fakes)
+
     compiler = aot_autograd(
-        fw_compiler=compile_one,
+        fw_compiler=compile_forward,
         bw_compiler=compile_one,
-        inference_compiler=compile_one,
+        inference_compiler=compile_forward,
         decompositions=decompose.decompositions(),
         partition_fn=partition_joint,
     )
     with recompiles.reported(graph, settings.model_name or "graph"):
-        return compiler(graph, inputs)
+        compiled: Callable[..., Any] = compiler(graph, inputs)
+        return compiled if plan is None else plan.wrap(compiled)
 
 
 def partition_joint(

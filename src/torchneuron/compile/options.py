@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from torchneuron import config, ledger
+from torchneuron.compile.buckets import Buckets
+from torchneuron.compile.buckets import parse as parse_buckets
 from torchneuron.errors import ArgumentError, suggestion
 from torchneuron.ledger import Notice
 
@@ -22,15 +24,23 @@ class Options:
         model_name: Name in reports and artifacts.
         preserve_artifacts: Whether each program's files are kept in TORCH_NEURONX_DEBUG_DIR. Left
             out, TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS says so.
+        buckets: The sizes that dynamic dimensions are padded to; see `torchneuron.compile.buckets`.
     """
 
     fallback_execution: bool | None = None
     model_name: str = ""
     preserve_artifacts: bool = False
+    buckets: tuple[Buckets, ...] = ()
 
 
 _said: set[str] = set()
-_TYPES = {"fallback_execution": bool, "model_name": str, "preserve_artifacts": bool}
+# Type and an example of each option.
+_TYPES: dict[str, tuple[type, str]] = {
+    "fallback_execution": (bool, "True"),
+    "model_name": (str, '"encoder"'),
+    "preserve_artifacts": (bool, "True"),
+    "buckets": (dict, '{"tokens[1]": [64, 128, 256]}'),
+}
 
 
 def parse(
@@ -57,15 +67,16 @@ def parse(
                 f"torch.compile(backend='neuron') has no option `{name}`",
                 hint=f"{near}; " * bool(near) + f"the options are {', '.join(known)}",
             )
-        wanted = _TYPES.get(name)
-        if wanted is not None and not isinstance(value, wanted):
+        wanted, example = _TYPES[name]
+        if not isinstance(value, wanted):
             raise ArgumentError(
                 f"the option `{name}` is {value!r}, not of type {wanted.__name__}",
-                hint=f'options={{"{name}": {wanted(1)!r}}}' if wanted is not str else "give a name",
+                hint=f'options={{"{name}": {example}}}',
             )
     if own.get("fallback_execution") is None and not config.load().disable_fallback_execution:
         own["fallback_execution"] = True
     own.setdefault("preserve_artifacts", config.load().preserve_artifacts)
+    own["buckets"] = parse_buckets(own.get("buckets", {}))
     return Options(**own)
 
 
