@@ -1,6 +1,7 @@
 #include "aten/boxed.h"
 
 #include "aten/frame.h"
+#include "aten/lowered.h"
 #include "core/device.h"
 #include "core/fork.h"
 #include "core/generator.h"
@@ -18,6 +19,8 @@ namespace torchneuron {
 namespace {
 
 using torch::jit::Stack;
+
+LoweredRunner g_lowered_runner = nullptr;
 
 // The caller's values, which the frame points into; the stack holds the aliases.
 struct Originals {
@@ -113,9 +116,59 @@ void giveBackResults(Frame& frame, const OpRecord& record, size_t num_results, S
   }
 }
 
+// What a frame checks, for an operator that runs without one. Returns the dtype to count it by.
+c10::ScalarType checkArguments(const OpRecord& record, at::ArrayRef<c10::IValue> arguments) {
+  auto first = c10::ScalarType::Undefined;
+  const auto check = [&](const at::Tensor& tensor) {
+    if (tensor.defined() && tensor.device().type() == c10::kPrivateUse1) {
+      checkRefused(record, tensor.scalar_type());
+      if (first == c10::ScalarType::Undefined) {
+        first = tensor.scalar_type();
+      }
+    }
+  };
+  for (const auto& argument : arguments) {
+    if (argument.isTensor()) {
+      check(argument.toTensor());
+    } else if (argument.isTensorList()) {
+      for (const auto& tensor : argument.toTensorVector()) {
+        check(tensor);
+      }
+    }
+  }
+  if (first != c10::ScalarType::Undefined) {
+    checkFirstRefused(record, first);
+  }
+  return first;
+}
+
+// Whether the operator ran as a program of its own; the stack then holds its results.
+bool ranLowered(OpRecord& record, const c10::FunctionSchema& schema, Stack& stack) {
+  const auto runner = loweredRunner();
+  if (C10_LIKELY(runner == nullptr)) {
+    return false;
+  }
+  enterThread();
+  const auto arguments = torch::jit::last(stack, schema.arguments().size());
+  const auto dtype = checkArguments(record, arguments);
+  auto results = runner(record, schema, arguments);
+  if (!results.has_value()) {
+    return false;
+  }
+  countExecuted(record, dtype);
+  torch::jit::drop(stack, schema.arguments().size());
+  for (auto& result : *results) {
+    stack.push_back(std::move(result));
+  }
+  return true;
+}
+
 void run(OpRecord& record, const c10::OperatorHandle& op, Stack& stack,
          c10::DispatchKeySet kernel) {
   const auto& schema = op.schema();
+  if (kernel == kCpuKernel && ranLowered(record, schema, stack)) {
+    return;
+  }
   Originals originals;
   Frame frame(record);
   prepareArguments(frame, originals, schema, stack);
@@ -178,6 +231,14 @@ void fallback(const c10::OperatorHandle& op, Stack* stack) {
 }
 
 }  // namespace
+
+void setLoweredRunner(LoweredRunner runner) {
+  g_lowered_runner = runner;
+}
+
+LoweredRunner loweredRunner() {
+  return g_lowered_runner;
+}
 
 c10::KernelFunction boxedAliasKernel(const c10::OperatorHandle& op, c10::DispatchKey kernel) {
   const auto& name = op.operator_name();

@@ -1,6 +1,7 @@
 // Every registration with PyTorch's dispatcher. Names only; the kernels are elsewhere.
 #include "aten/boxed.h"
 #include "aten/kernels.h"
+#include "aten/lowered.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/transformers/attention.h>
@@ -179,9 +180,11 @@ void registerKernels() {
   registerComputedKernels(dense);
   registerRecurrentKernels(dense);
   registerRecurrentLayers(dense);
-  registerHotPointwise(dense);
-  registerHotReductions(dense);
-  registerHotLayers(dense);
+  if (loweredRunner() == nullptr) {  // which takes operators boxed
+    registerHotPointwise(dense);
+    registerHotReductions(dense);
+    registerHotLayers(dense);
+  }
   registerRemaining(dense);
 
   // With a kernel of its own below autograd a composite loses its formula, unless it has one here.

@@ -27,13 +27,16 @@ py::object& refusalCallback() {
   return *callback;
 }
 
-// A Python error on its way through C++: torch's bindings restore it for the caller.
-[[noreturn]] void throwPythonError(py::error_already_set& error) {
+}  // namespace
+
+void throwPythonError(py::error_already_set& error) {
   error.restore();
   python_error carrier;
   carrier.persist();
   throw std::move(carrier);
 }
+
+namespace {
 
 // The interpreter lock orders callers; the callback may be run twice by two threads, which does
 // no harm because the first publication wins.

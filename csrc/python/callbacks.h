@@ -7,5 +7,10 @@
 namespace torchneuron {
 
 void bindCallbacks(pybind11::module_& module);
+// The function that runs eager operators as programs.
+void bindLowered(pybind11::module_& module);
+
+// A Python error on its way through C++: torch's bindings restore it for the caller.
+[[noreturn]] void throwPythonError(pybind11::error_already_set& error);
 
 }  // namespace torchneuron

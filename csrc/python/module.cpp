@@ -139,6 +139,7 @@ PYBIND11_MODULE(_C, module) {
   bindRandom(module);
   bindLedger(module);
   bindCallbacks(module);
+  bindLowered(module);
 }
 
 }  // namespace torchneuron

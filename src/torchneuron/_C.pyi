@@ -58,6 +58,9 @@ class Launch:
     ) -> None: ...
     def __call__(self, device: int, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]: ...
 
+def set_lowered(run: Callable[[str, list[Any]], list[Any] | None]) -> None:
+    """Have eager operators run through `run(op, arguments)`; before the first use of the device."""
+
 def host_calls() -> list[tuple[str, object]]:
     """Return name and capsule (`XLA_FFI_Handler*`) of the kernels that programs may call."""
 

@@ -309,6 +309,7 @@ def _register() -> Status:
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     _C.set_configure(configuration.resolve)
     configuration.when_settled(refusals.settle)
+    configuration.when_settled(_lower_eager)
     _C.set_library_prefixes(frames.library_folders())
     torch.set_autocast_dtype(DEVICE_NAME, amp.DEFAULT_AUTOCAST_DTYPE)
     ledger.attach(_C)
@@ -316,6 +317,20 @@ def _register() -> Status:
     set_compile_backend(lambda: importlib.import_module("torchneuron.compile.backend").neuron)
     patches.apply(skip=frozenset({"grad-scaler", "fork-rng"}) if other else frozenset())
     return Status("registered", "", alias=alias.install(), hint="")
+
+
+def _lower_eager(settings: config.Config, _: object) -> None:
+    """Have eager operators run as programs where that is asked for."""
+    if settings.eager == "lowered":
+        from torchneuron import _C
+
+        def run(name: str, arguments: list[Any]) -> list[Any] | None:
+            # Imported at the first operator: it imports parts of torch that are slow to load.
+            lowered = importlib.import_module("torchneuron.eager.lowered")
+            made: list[Any] | None = lowered.run(name, arguments)
+            return made
+
+        _C.set_lowered(run)
 
 
 def _start_autograd_engine() -> None:

@@ -173,7 +173,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "TORCHNEURON_EAGER", "eager", "choice", "direct", "direct | lowered",
         "How single operations run: by PyTorch's CPU kernels or through the compiler.",
-        _OURS, _choice("direct", "lowered"), active=False,
+        _OURS, _choice("direct", "lowered"),
     ),
     Setting(
         "TORCHNEURON_CACHE_DIR", "cache_dir", "path", None, "a directory",

@@ -1,6 +1,7 @@
 """Compile operators of PyTorch's database on the device and compare with CPU eager.
 
     python -m compile.operators [--all] [NAME ...]      (in tests/) prints what does not agree
+    TORCHNEURON_EAGER=lowered python -m compile.operators --eager ...
 
 Each sample goes the whole way: AOTAutograd, decompositions, lowering, XLA, and back into the
 device's memory; its gradients too, where the operator has any.
@@ -61,8 +62,10 @@ def samples(entry: Any, count: int) -> Iterator[Any]:
         yield from islice(entry.sample_inputs("cpu", DTYPE, requires_grad=grad), count)
 
 
-def check(entry: Any, sample: Any) -> list[str]:
-    """Compare one sample; return the calls that ran eagerly.
+def check(entry: Any, sample: Any, *, compiled: bool = True) -> list[str]:
+    """Compare one sample; return the calls that ran on the host.
+
+    Not compiled, the operator runs eagerly: of use in a process with TORCHNEURON_EAGER=lowered.
 
     Raises:
         AssertionError: The results or gradients differ.
@@ -77,7 +80,7 @@ def check(entry: Any, sample: Any) -> list[str]:
             torch.manual_seed(7)
             expected = _outcome(_plain, entry, sample, "cpu")
             torch.manual_seed(7)
-            actual = _outcome(_compiled, entry, sample, "neuron")
+            actual = _outcome(_compiled if compiled else _plain, entry, sample, "neuron")
     finally:
         remove()
     for one, other in zip(actual, expected, strict=True):
@@ -157,7 +160,7 @@ def main(arguments: list[str]) -> None:
         outcome, text = "lowered", ""
         try:
             for sample in samples(entry, count):
-                if found := check(entry, sample):
+                if found := check(entry, sample, compiled="--eager" not in arguments):
                     outcome, text = "eager in part", ", ".join(found)
                     eager.update(found)
         except Exception as error:  # noqa: BLE001 (each outcome is a line of the answer)

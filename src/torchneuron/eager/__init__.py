@@ -1,0 +1,1 @@
+"""Eager operators by other means than the CPU's kernels."""
