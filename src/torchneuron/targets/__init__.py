@@ -11,6 +11,7 @@ from torchneuron.targets.refusals import (
     load_target,
     target_names,
 )
+from torchneuron.targets.statements import Statement, load_statements
 
 __all__ = [
     "CATEGORIES",
@@ -18,8 +19,10 @@ __all__ = [
     "EVERY_OP",
     "Category",
     "Refusal",
+    "Statement",
     "Target",
     "check_category",
+    "load_statements",
     "load_target",
     "target_names",
 ]
