@@ -8,8 +8,8 @@ process are no part of it. Stability: E.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from torchneuron.lowering.emit.module import Module
@@ -80,7 +80,7 @@ class Verdict:
 
     @property
     def outcome(self) -> Outcome:
-        """Return `documented no` if anything is refused, else `unknown` if anything is, else yes."""
+        """Return the worst of the findings: a refusal, then what is unknown."""
         return worst(each.outcome for each in self.findings)
 
     @property
@@ -132,17 +132,15 @@ def judge(module: Module, target: str = DEFAULT_TARGET, chip: str = "trn2") -> V
         if not row.outside and (not row.chips or chip in row.chips)
     ]
     found: Counter[Finding] = Counter()
+    answers: dict[Hashable, tuple[Outcome, Statement | None]] = {}
     for op in operations(module):
-        outcome, statement = judge_operation(op, rows)
+        kind = (op.name, op.dtypes, op.every_dtype, *op.facts.items())
+        if kind not in answers:
+            answers[kind] = judge_operation(op, rows)
+        outcome, statement = answers[kind]
         found[Finding(op.name, op.dtypes, outcome, statement, op.node, op.file, op.line)] += 1
-    return Verdict(target, chip, tuple(_counted(each, count) for each, count in found.items()))
-
-
-def _counted(finding: Finding, count: int) -> Finding:
-    return Finding(
-        finding.op, finding.dtypes, finding.outcome, finding.statement,
-        finding.node, finding.file, finding.line, count,
-    )  # fmt: skip
+    counted = [replace(finding, count=count) for finding, count in found.items()]
+    return Verdict(target, chip, tuple(counted))
 
 
 def judge_operation(op: Operation, rows: Sequence[Statement]) -> tuple[Outcome, Statement | None]:

@@ -175,10 +175,11 @@ def parse_statement(entry: Mapping[str, Any], where: str) -> Statement:
         raise DataError(f"{place} is inferred, so its verdict is unknown: nobody documents it")
     if entry.get("code") and entry["verdict"] == "yes":
         raise DataError(f"{place} is accepted and has the code {entry['code']}")
-    values = {
+    values: dict[str, Any] = {
         key: tuple(value) if key in _LISTS else value for key, value in entry.items()
-    }  # fmt: skip
-    return Statement(**{**values, "when": MappingProxyType(dict(entry.get("when", {})))})
+    }
+    values["when"] = MappingProxyType(dict(entry.get("when", {})))
+    return Statement(**values)
 
 
 def _check_words(entry: Mapping[str, Any], place: str) -> None:

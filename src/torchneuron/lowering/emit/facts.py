@@ -125,8 +125,10 @@ def _components(index: Any, vector_dim: int, count: int) -> list[Any]:
     owner = _origin(index)
     parts = list(owner.operands) if owner is not None else []
     joined = owner is not None and owner.name == "stablehlo.concatenate"
-    if joined and len(parts) == count and ir.IntegerAttr(owner.attributes["dimension"]).value == (
-        vector_dim
+    if (
+        joined
+        and len(parts) == count
+        and ir.IntegerAttr(owner.attributes["dimension"]).value == (vector_dim)
     ):
         return parts
     return [None] * count

@@ -1,6 +1,6 @@
-"""Read a module: its operations with element types, what is known of each, and where it comes from.
+"""Read a module: its operations, their element types, what is known of each, where it comes from.
 
-What CHLO has and StableHLO has not is read as its expansion, which is what a compiler falls back on.
+What CHLO has and StableHLO has not is read as its expansion, on which a compiler falls back.
 """
 
 from __future__ import annotations
