@@ -11,10 +11,11 @@ from torchneuron.targets.refusals import (
     load_target,
     target_names,
 )
-from torchneuron.targets.statements import Statement, load_statements
+from torchneuron.targets.statements import CONDITIONS, Statement, load_statements
 
 __all__ = [
     "CATEGORIES",
+    "CONDITIONS",
     "DEFAULT_TARGET",
     "EVERY_OP",
     "Category",
