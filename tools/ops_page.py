@@ -56,12 +56,12 @@ def core_operators() -> Iterator[OpOverload]:
                 yield target
 
 
-def _short(target: Any) -> str:
+def short_name(target: Any) -> str:
     return str(target).removeprefix("aten.").removesuffix(".default")
 
 
 def _row(name: str, target: OpOverload, calls: dict[str, Any]) -> Row:
-    short = _short(target)
+    short = short_name(target)
     how, trace = _how(target)
     if trace is None:
         return Row(short, how, "", "")
@@ -70,7 +70,7 @@ def _row(name: str, target: OpOverload, calls: dict[str, Any]) -> Row:
         graph = trace(target, args, kwargs)
         verdict = judge(lower(graph).module)
     except LoweringError as error:
-        return Row(short, f"host: {_short(error.node.target)}", "", "")
+        return Row(short, f"host: {short_name(error.node.target)}", "", "")
     return Row(short, how, verdict.label, _because(verdict))
 
 
@@ -92,7 +92,7 @@ def _how(target: OpOverload) -> tuple[str, Tracer | None]:
         return "decomposed", traced
     functional = _functional(target)
     if functional is not None:
-        return f"decomposed: {_short(functional)}", None
+        return f"decomposed: {short_name(functional)}", None
     return "host", None
 
 
