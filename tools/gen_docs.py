@@ -222,7 +222,9 @@ def ops_reference_page() -> str:
             "The third column is what is [public](legality.md) on the program of one small call "
             f"(float32 where the operator takes it), lowered without the host's own calls and "
             f"judged for {code(targets.DEFAULT_TARGET)}; other dtypes and arguments may have other "
-            "answers. Nothing was run on a chip. CHLO is judged by its expansion.",
+            "answers. The last column names the operations that decide, in brackets the statement "
+            "where that has no code; where neither is given, there is no statement. Nothing was run "
+            "on a chip. CHLO is judged by its expansion.",
             ops_page.summary(found),
             table(header, cells),
         ]

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from tools.op_examples import X, examples
 from torchneuron.lowering import decompose
 from torchneuron.lowering.graph import LoweringError, lower
-from torchneuron.lowering.legality import Verdict, judge
+from torchneuron.lowering.legality import Finding, Verdict, judge
 from torchneuron.lowering.registry import TABLE
 
 
@@ -178,17 +178,16 @@ def traced(target: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 def _because(verdict: Verdict) -> str:
     """Name the operations that keep a program from being documented, worst first."""
-    decisive = verdict.refused or verdict.unknown
-    names: list[str] = []
-    for each in decisive:
-        name = each.op.removeprefix("stablehlo.")
-        text = f"{name} of {', '.join(each.dtypes)}" if _is_dtype(each) else name
-        names += [text] if text not in names else []
-    return ", ".join(names)
+    texts = [_reason(each) for each in verdict.refused or verdict.unknown]
+    return ", ".join(dict.fromkeys(texts))
 
 
-def _is_dtype(finding: Any) -> bool:
-    return finding.statement is not None and finding.statement.is_general
+def _reason(finding: Finding) -> str:
+    """Name an operation, its types where they decide, and the statement where it has no code."""
+    name, row = finding.op.removeprefix("stablehlo."), finding.statement
+    if row is not None and row.is_general:
+        name = f"{name} of {', '.join(finding.dtypes)}"
+    return f"{name} ({row.id})" if row is not None and not row.code else name
 
 
 def summary(found: Sequence[Row]) -> str:

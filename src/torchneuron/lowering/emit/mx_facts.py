@@ -51,11 +51,11 @@ def quantize(op: Any) -> Facts:
     if config is None or len(op.operands) != 1:
         return found
     kind = op.operands[0].type
-    dim, rank = int(config.get("dim", 0)), kind.rank
+    dim, rank, block = config.get("dim", 0), kind.rank, config.get("block_size", 32)
     near_last = dim == rank - 1 or (rank >= 2 and dim == rank - 2)
     found |= {
         "near_last_dim": near_last,
-        "block_size": int(config.get("block_size", 32)),
+        "block_size": block if isinstance(block, int) else 0,
         "emax_scale": config.get("scale_method", "EMAX") == "EMAX",
         "half_input": _element(kind) in {"bf16", "f16"},
     }
