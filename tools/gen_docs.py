@@ -223,8 +223,8 @@ def ops_reference_page() -> str:
             f"(float32 where the operator takes it), lowered without the host's own calls and "
             f"judged for {code(targets.DEFAULT_TARGET)}; other dtypes and arguments may have other "
             "answers. The last column names the operations that decide, in brackets the statement "
-            "where that has no code; where neither is given, there is no statement. Nothing was run "
-            "on a chip. CHLO is judged by its expansion.",
+            "where that has no code; where neither is given, there is no statement. Nothing was "
+            "run on a chip. CHLO is judged by its expansion.",
             ops_page.summary(found),
             table(header, cells),
         ]
