@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
-from torchneuron import chips, cli, config, errors, targets  # noqa: E402 (needs the line above)
+from tools import ops_page  # noqa: E402 (needs the line above, as the next two)
+from torchneuron import chips, cli, config, errors, targets  # noqa: E402
 from torchneuron.cli.figures import readable  # noqa: E402
 
 PAGES_DIR = ROOT / "docs" / "reference"
@@ -159,6 +160,77 @@ def targets_page() -> str:
     return "\n\n".join(parts)
 
 
+def stated(row: targets.Statement) -> str:
+    """Say in one cell which operations a statement is about."""
+    parts = [", ".join(code("every operation" if op == "*" else op) for op in row.ops)]
+    parts += [f"but {', '.join(map(code, row.but))}"] if row.but else []
+    parts += [f"of {', '.join(map(code, row.dtypes))}"] if row.dtypes else []
+    parts += [f"calling {', '.join(map(code, row.targets))}"] if row.targets else []
+    parts += [f"calling other than {', '.join(map(code, row.other_than))}"] * bool(row.other_than)
+    conditions = [f"{name} {value}".replace("'", "") for name, value in row.when.items()]
+    parts += [f"where {', '.join(map(code, conditions))}"] if conditions else []
+    return "; ".join(part for part in parts if part)
+
+
+def legality_page() -> str:
+    parts = [
+        "# Statements on programs",
+        "What is public on the programs that Trainium's compiler takes, in the words of StableHLO; "
+        "`torchneuron.lowering.legality.judge` applies these rows to a module. `documented` is "
+        "stated by the vendor, `user` was reported from hardware; what was only concluded from "
+        "pages is `inferred` and leaves the verdict unknown, as does the absence of a row.",
+    ]
+    header = ("id", "operations", "verdict", "chips", "what and why", "confidence", "source")
+    for name in targets.target_names():
+        rows = targets.load_statements(name)
+        new = [row for row in rows if name == targets.DEFAULT_TARGET or row not in shared_rows()]
+        cells = [
+            [
+                code(row.id),
+                stated(row) or row.outside,
+                f"{row.verdict} {row.code}".strip(),
+                ", ".join(row.chips) or "all",
+                row.summary,
+                row.confidence,
+                row.source,
+            ]
+            for row in new
+        ]
+        decided = [cell for cell, row in zip(cells, new, strict=True) if not row.outside]
+        left = [cell for cell, row in zip(cells, new, strict=True) if row.outside]
+        parts.append(f"## {name}")
+        parts += [table(header, decided)] if decided else ["The rows above, less the vendor's own."]
+        left_header = ("id", "why no module decides it", *header[2:])
+        parts += ["### What no module decides", table(left_header, left)] if left else []
+    return "\n\n".join(parts)
+
+
+def shared_rows() -> tuple[targets.Statement, ...]:
+    return targets.load_statements(targets.DEFAULT_TARGET)
+
+
+def ops_reference_page() -> str:
+    found = ops_page.rows()
+    cells = [[code(row.name), row.how, row.legality, row.because] for row in found]
+    header = ("operator", "in a graph", "on trn2", "because of")
+    return "\n\n".join(
+        [
+            "# Operators",
+            "Every overload of the lowering table and every one that PyTorch tags as core ATen. "
+            "`native`: it has a rule of its own; `decomposed`: PyTorch takes it apart into such; "
+            "`host`: it runs eagerly between programs, counted.",
+            "The third column is what is [public](legality.md) on the program of one small call "
+            f"(float32 where the operator takes it), lowered without the host's own calls and "
+            f"judged for {code(targets.DEFAULT_TARGET)}; other dtypes and arguments may have other "
+            "answers. The last column names the operations that decide, in brackets the statement "
+            "where that has no code; where neither is given, there is no statement. Nothing was "
+            "run on a chip. CHLO is judged by its expansion.",
+            ops_page.summary(found),
+            table(header, cells),
+        ]
+    )
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "chips.md": chips_page,
     "instances.md": instances_page,
@@ -166,6 +238,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors_page,
     "cli.md": cli_page,
     "targets.md": targets_page,
+    "legality.md": legality_page,
+    "ops.md": ops_reference_page,
 }
 
 

@@ -11,15 +11,19 @@ from torchneuron.targets.refusals import (
     load_target,
     target_names,
 )
+from torchneuron.targets.statements import CONDITIONS, Statement, load_statements
 
 __all__ = [
     "CATEGORIES",
+    "CONDITIONS",
     "DEFAULT_TARGET",
     "EVERY_OP",
     "Category",
     "Refusal",
+    "Statement",
     "Target",
     "check_category",
+    "load_statements",
     "load_target",
     "target_names",
 ]

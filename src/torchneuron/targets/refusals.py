@@ -60,11 +60,15 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Hold every refusal of one target, under its id."""
+    """Hold every refusal of one target, under its id.
+
+    `programs` names the files of statements on whole programs, for `load_statements`.
+    """
 
     name: str
     title: str
     refusals: Mapping[str, Refusal]
+    programs: tuple[str, ...] = ()
 
     def rows(self, category: Category, chip: str) -> tuple[Refusal, ...]:
         """Return the refusals of a category on a chip, in the order of the files."""
@@ -141,7 +145,12 @@ def _read(name: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def merge(name: str, data: Mapping[str, Any], included: Iterable[Refusal]) -> Target:
+def merge(
+    name: str,
+    data: Mapping[str, Any],
+    included: Iterable[Refusal],
+    programs: Iterable[str] = (),
+) -> Target:
     """Join a target's own rows with the included ones, less those that it drops.
 
     Raises:
@@ -156,16 +165,16 @@ def merge(name: str, data: Mapping[str, Any], included: Iterable[Refusal]) -> Ta
         if row.id in rows:
             raise DataError(f"{name}.toml: the id `{row.id}` occurs twice")
         rows[row.id] = row
-    return Target(name, data["title"], MappingProxyType(rows))
+    files_of_programs = (*programs, *data.get("programs", ()))
+    return Target(name, data["title"], MappingProxyType(rows), files_of_programs)
 
 
 @cache
 def _load_file(name: str) -> Target:
     data = _read(name)
-    included = [
-        row for other in data.get("includes", ()) for row in _load_file(other).refusals.values()
-    ]
-    return merge(name, data, included)
+    others = [_load_file(other) for other in data.get("includes", ())]
+    rows = [row for other in others for row in other.refusals.values()]
+    return merge(name, data, rows, [file for other in others for file in other.programs])
 
 
 def load_target(name: str = DEFAULT_TARGET) -> Target:
