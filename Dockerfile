@@ -8,7 +8,7 @@ RUN apt-get update \
 
 WORKDIR /opt/torchneuron
 COPY . .
-RUN pip install torch==2.13.0 "setuptools>=77.0.3" wheel ninja numpy
+RUN pip install torch==2.13.0 "setuptools>=77.0.3" wheel ninja numpy jaxlib==0.10.2
 RUN pip install --no-build-isolation .
 
 WORKDIR /root

@@ -5,6 +5,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
+JAXLIB := jaxlib==0.10.2
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
   $$p -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' 2>/dev/null \
   && echo $$p && break; done)
@@ -92,11 +93,11 @@ $(TORCH_READY):
 	@echo "making $(VENV) with $(PYTHON), then installing $(TORCH) (some minutes the first time)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet $(TORCH)
-	@$(BIN)/python -m pip install --quiet "setuptools>=77.0.3" wheel ninja numpy
+	@$(BIN)/python -m pip install --quiet "setuptools>=77.0.3" wheel ninja numpy $(JAXLIB)
 	@touch $@
 
 $(USER_READY): $(TORCH_READY) $(NATIVE_FILES) $(PACKAGE_FILES)
-	@echo "compiling and installing TorchNeuron (one to three minutes the first time)"
+	@echo "compiling and installing TorchNeuron and what it needs (two to five minutes the first time)"
 	@test -e $(DEV_READY) || $(INSTALL) ".[demo]"
 	@touch $@
 

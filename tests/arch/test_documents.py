@@ -92,3 +92,15 @@ def test_generated_pages_match_the_code() -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_way_to_install_brings_what_the_build_needs() -> None:
+    """The build runs without isolation: what pyproject.toml requires must be there before."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    names = {re.split(r"[<>=~!]", each)[0] for each in project["build-system"]["requires"]}
+    for file in ("README.md", "Dockerfile", "Makefile"):
+        lines = (
+            (ROOT / file).read_text().replace("$(TORCH)", "torch").replace("$(JAXLIB)", "jaxlib")
+        )
+        installs = " ".join(line for line in lines.splitlines() if "pip install" in line)
+        assert names - set(re.split(r'[\s"<>=~!]+', installs)) == set(), file

@@ -7,6 +7,7 @@ Each sample goes the whole way: AOTAutograd, decompositions, lowering, XLA, and 
 device's memory; its gradients too, where the operator has any.
 """
 
+import json
 import sys
 import warnings
 from collections import Counter
@@ -148,28 +149,37 @@ def _ramp(like: torch.Tensor) -> torch.Tensor:
     return values.to(like.dtype).to(like.device)
 
 
-def main(arguments: list[str]) -> None:
-    """Print the entries that differ, then those that ran eagerly in part, then the counts."""
-    names = [each for each in arguments if not each.startswith("-")]
-    count = 30 if "--all" in arguments else 1
-    outcomes: Counter[str] = Counter()
-    eager: Counter[str] = Counter()
+def sweep(names: list[str], count: int, *, compiled: bool) -> Iterator[tuple[str, str, list[str]]]:
+    """Check entries whose name begins with one of these (all if none): name, outcome, details.
+
+    The outcome is `lowered`, `eager in part` (with the calls), or an error's class (with its text).
+    """
     for name, entry in entries().items():
         if names and not any(name.startswith(each) for each in names):
             continue
-        outcome, text = "lowered", ""
+        calls: set[str] = set()
         try:
             for sample in samples(entry, count):
-                if found := check(entry, sample, compiled="--eager" not in arguments):
-                    outcome, text = "eager in part", ", ".join(found)
-                    eager.update(found)
+                calls.update(check(entry, sample, compiled=compiled))
         except Exception as error:  # noqa: BLE001 (each outcome is a line of the answer)
-            outcome = type(error).__name__
-            text = " ".join(str(error).split())[:200]
-        outcomes[outcome] += 1
+            yield name, type(error).__name__, [" ".join(str(error).split())[:200]]
+            continue
+        yield name, "eager in part" if calls else "lowered", sorted(calls)
+
+
+def main(arguments: list[str]) -> None:
+    """Print what is not lowered or differs, then the counts; with --json all outcomes as data."""
+    names = [each for each in arguments if not each.startswith("-")]
+    outcomes = list(
+        sweep(names, 30 if "--all" in arguments else 1, compiled="--eager" not in arguments)
+    )
+    if "--json" in arguments:
+        print(json.dumps(outcomes))  # noqa: T201
+        return
+    for name, outcome, details in outcomes:
         if outcome != "lowered":
-            print(f"{name}: {outcome}: {text}", flush=True)  # noqa: T201
-    print(dict(outcomes), eager.most_common())  # noqa: T201
+            print(f"{name}: {outcome}: {', '.join(details)}")  # noqa: T201
+    print(dict(Counter(outcome for _, outcome, _ in outcomes)))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from torchneuron.runtime import xla
 
 def run(body: Callable[..., e.Value], *tensors: torch.Tensor) -> torch.Tensor:
     """Run what `body` writes on these inputs."""
-    with Module.build([(tuple(each.shape), each.dtype) for each in tensors]) as builder:
+    inputs = [(tuple(each.shape), each.dtype) for each in tensors]
+    with e.for_host(), Module.build(inputs) as builder:
         builder.finish([body(*builder.arguments)])
     executable = xla.compile_module(builder.module.text())
     buffers = [xla.import_dlpack(torch._C._to_dlpack(each.contiguous())) for each in tensors]

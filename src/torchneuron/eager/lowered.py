@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import OpOverload
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.func import functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from torchneuron import _C, ledger
@@ -47,6 +47,7 @@ class _Program:
     returned: tuple[int | None, ...]
 
 
+_TRACER = "torchneuron-eager-tracer"
 _lock = threading.RLock()
 _programs: dict[tuple[Any, ...], _Program | str] = {}
 
@@ -58,7 +59,9 @@ def run(name: str, arguments: list[Any]) -> list[Any] | None:
         name: Such as `aten::add.Tensor`.
         arguments: All arguments of the schema, in its order.
     """
-    op = _overload(name)
+    if threading.current_thread().name == _TRACER:
+        return None  # a constant that tracing makes
+    op, arguments = _annotated(_overload(name), arguments)
     leaves, structure = pytree.tree_flatten(arguments)
     tensors = [each for each in leaves if isinstance(each, torch.Tensor)]
     key = (op, structure, *map(_described, leaves))
@@ -77,9 +80,16 @@ def run(name: str, arguments: list[Any]) -> list[Any] | None:
     for place, value in zip(found.written, made, strict=False):
         _write(tensors[place], value)
     results = made[len(found.written) :]
-    return [
-        results.pop(0) if place is None else tensors[place] for place in found.returned
-    ]
+    return [results.pop(0) if place is None else tensors[place] for place in found.returned]
+
+
+def _annotated(op: OpOverload, arguments: list[Any]) -> tuple[OpOverload, list[Any]]:
+    """Replace an operator whose schema hides what it writes by the one that says it."""
+    if op is torch.ops.aten.native_batch_norm.default:
+        if arguments[3] is None:
+            return torch.ops.aten._native_batch_norm_legit.no_stats, arguments[:3] + arguments[5:]
+        return torch.ops.aten._native_batch_norm_legit.default, arguments
+    return op, arguments
 
 
 def _write(target: torch.Tensor, value: torch.Tensor) -> None:
@@ -111,7 +121,7 @@ def _traced_apart(op: OpOverload, leaves: Sequence[Any], structure: Any) -> _Pro
         except Exception as error:  # noqa: BLE001 (the CPU's kernel says what is wrong, if it is)
             answer.append(f"it cannot be traced: {error}")
 
-    thread = threading.Thread(target=trace)
+    thread = threading.Thread(target=trace, name=_TRACER)
     thread.start()
     thread.join()
     return answer[0]
@@ -134,7 +144,8 @@ def _traced(op: OpOverload, leaves: Sequence[Any], structure: Any) -> _Program |
         new = [each for each, place in zip(results, returned, strict=True) if place is None]
         return [*(rest[place] for place in written), *new]
 
-    tensors = [each for each in leaves if isinstance(each, torch.Tensor)]
+    # Each its own object: where one tensor came twice, the next call may bring two.
+    tensors = [each.detach() for each in leaves if isinstance(each, torch.Tensor)]
     with torch.no_grad():
         graph = make_fx(
             functionalize(call, remove="mutations_and_views"),

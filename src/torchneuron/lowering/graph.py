@@ -85,12 +85,14 @@ def lower(
     Args:
         graph: Functional ATen calls; every node has `meta["val"]` (what FakeTensor tracing leaves).
         sizes: What the graph's size symbols are in this program; none for a graph without symbols.
-        first: Rules of a machine that come before the table's; one that returns None stands back.
+        first: Rules of this host that come before the table's; one that returns None stands back.
+            Without them the program is the one for a chip.
 
     Raises:
         LoweringError: A call has no rule, or its rule failed. The cause is attached.
     """
-    return _Lowering(graph, sizes or Sizes({}), first or LoweringTable()).run()
+    with emit.for_host(first is not None):
+        return _Lowering(graph, sizes or Sizes({}), first or LoweringTable()).run()
 
 
 class _Lowering:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import jaxlib.mlir.ir as ir
@@ -174,16 +176,30 @@ def reduce_min(value: Value, dims: Sequence[int], *, keepdim: bool = False) -> V
     return _reduce_extreme(value, highest(value.dtype), dims, minimum, keepdim)
 
 
+# Whether what is written is for XLA:CPU; else it is for a chip's compiler.
+_for_host: ContextVar[bool] = ContextVar("torchneuron_for_host", default=False)
+
+
+@contextlib.contextmanager
+def for_host(is_for_host: bool = True) -> Iterator[None]:
+    """Write what XLA:CPU computes rightly, where that is not what a chip's compiler takes."""
+    token = _for_host.set(is_for_host)
+    try:
+        yield
+    finally:
+        _for_host.reset(token)
+
+
 def _reduce_extreme(
     value: Value, start: Scalar, dims: Sequence[int], of_two: Combine, keepdim: bool
 ) -> Value:
-    """Reduce with a maximum or minimum that keeps not-a-number.
+    """Reduce with a maximum or minimum that keeps not-a-number, as StableHLO's own does.
 
-    XLA:CPU hands a reduction by its own `maximum` to a library that drops not-a-number (whatever
-    `xla_cpu_enable_fast_min_max` says), so floats compare and select. Half types go through
-    float32, for which that form is vectorized.
+    XLA:CPU hands a reduction by that `maximum` to a library that drops not-a-number (whatever
+    `xla_cpu_enable_fast_min_max` says), so for this host floats compare and select. Half types go
+    through float32, for which that form is vectorized.
     """
-    if not value.is_float:
+    if not value.is_float or not _for_host.get():
         return reduce(value, start, dims, of_two, keepdim=keepdim)
     wide = value.to(torch.float32) if value.dtype.itemsize < 4 else value
 

@@ -1,0 +1,162 @@
+"""TORCHNEURON_EAGER=lowered: operators run as programs and give the CPU's results."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from behaviour.script import environment, run_script
+
+TESTS = Path(__file__).resolve().parent.parent
+DECLARED = yaml.safe_load(Path(__file__).with_name("lowered.yaml").read_text())
+LOWERED = {"TORCHNEURON_EAGER": "lowered"}
+NOT_COUNTED = ("linalg.", "fft.")
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, tuple[str, list[str]]]:
+    """Sweep PyTorch's database, forward and backward, in a process of its own."""
+    command = [sys.executable, "-m", "compile.operators", "--eager", "--json"]
+    done = subprocess.run(
+        command, cwd=TESTS, env=environment(LOWERED), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = json.loads(done.stdout.splitlines()[-1])
+    return {name: (outcome, details) for name, outcome, details in rows}
+
+
+@pytest.mark.slow
+def test_every_operator_runs_as_programs_or_is_declared(outcomes: dict[str, Any]) -> None:
+    host = {
+        name: [each.removeprefix("aten::") for each in calls]
+        for name, (outcome, calls) in outcomes.items()
+        if outcome == "eager in part"
+    }
+    refused = {
+        name: outcome
+        for name, (outcome, _) in outcomes.items()
+        if outcome not in {"lowered", "eager in part"}
+    }
+    assert host == DECLARED["host"]
+    assert refused == DECLARED["refused"]
+
+
+@pytest.mark.slow
+def test_most_of_the_database_runs_as_programs(outcomes: dict[str, Any]) -> None:
+    counted = [
+        outcome
+        for name, (outcome, _) in outcomes.items()
+        if not name.startswith(NOT_COUNTED) and name not in DECLARED["refused"]
+    ]
+    assert counted.count("lowered") / len(counted) >= 0.85
+
+
+SCRIPT = """
+import torch, torchneuron
+torch.manual_seed(0)
+x = torch.randn(3, 4).to("neuron")
+host = x.cpu()
+def same(ours, theirs):
+    torch.testing.assert_close(ours.cpu(), theirs)
+with torchneuron.explain() as report:
+{body}
+print(sorted(each["graph"] for each in report.to_dict()["compiles"]))
+print(sorted(each["op"] for each in report.to_dict()["host_fallbacks"]))
+"""
+
+CASES = {
+    "in place": """
+    y = x.clone()
+    alias = y[1]
+    y.add_(1).mul_(y)
+    same(y, (host + 1) ** 2)
+    same(alias, (host[1] + 1) ** 2)
+""",
+    "out of another size": """
+    out = torch.empty(0, device="neuron")
+    assert torch.add(x, x, out=out) is out
+    same(out, host * 2)
+""",
+    "one tensor twice, then two": """
+    same(x * x, host * host)
+    same(x * (x + 1), host * (host + 1))
+""",
+    "strided": """
+    same(x.t() + 1, host.t() + 1)
+    same(x[:, ::2] * 2, host[:, ::2] * 2)
+""",
+    "conjugated": """
+    z = torch.complex(x, x).conj()
+    same(z * 2, torch.complex(host, host).conj() * 2)
+""",
+    "training with batch norm": """
+    import copy
+    model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6))
+    ours = copy.deepcopy(model).to("neuron")
+    for each, data in ((model, host), (ours, x)):
+        optimizer = torch.optim.AdamW(each.parameters(), foreach=False)
+        for _ in range(3):
+            optimizer.zero_grad()
+            each(data).square().sum().backward()
+            optimizer.step()
+    for one, two in zip(ours.state_dict().values(), model.state_dict().values()):
+        torch.testing.assert_close(one.cpu(), two, atol=1e-4, rtol=1e-3)
+""",
+    "a list": """
+    torch._foreach_add_([x[0], x[1]], 1.0)
+    host[:2] += 1
+    same(torch.cat([x, x]), torch.cat([host, host]))
+""",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_operators(case: str, tmp_path: Path) -> None:
+    done = run_script(SCRIPT.replace("{body}", CASES[case]), tmp_path, env=LOWERED)
+    compiled, fallbacks = done.stdout.splitlines()[-2:]
+    assert "eager.aten::" in compiled
+    assert fallbacks == "[]"
+
+
+def test_what_has_no_program_is_counted_with_its_line(tmp_path: Path) -> None:
+    body = """
+    print(x.nonzero().shape, torch.rand(2, device="neuron").shape)
+    assert {each["line"] for each in report.to_dict()["host_fallbacks"]} == {10}
+"""
+    done = run_script(SCRIPT.replace("{body}", body), tmp_path, env=LOWERED)
+    assert done.stdout.splitlines()[-1] == "['aten::nonzero', 'aten::uniform_']"
+
+
+def test_bad_arguments_get_the_cpus_error(tmp_path: Path) -> None:
+    body = """
+    try:
+        x + torch.ones(5, device="neuron")
+    except RuntimeError as error:
+        assert "must match the size" in str(error), error
+    else:
+        raise AssertionError("no error")
+    same(x + 1, host + 1)
+"""
+    run_script(SCRIPT.replace("{body}", body), tmp_path, env=LOWERED)
+
+
+def test_strict_refuses_before_anything_is_written(tmp_path: Path) -> None:
+    body = """
+    double = torch.ones(2, device="neuron", dtype=torch.float64)
+    with torchneuron.strict("dtype"):
+        try:
+            double.add_(1)
+        except torchneuron.NeuronError as error:
+            assert "float64" in str(error)
+        else:
+            raise AssertionError("no error")
+    same(double, torch.ones(2, dtype=torch.float64))
+    same(x + 1, host + 1)
+"""
+    done = run_script(SCRIPT.replace("{body}", body), tmp_path, env=LOWERED)
