@@ -297,6 +297,7 @@ def _register() -> Status:
         ) from error
     from torchneuron import device, ledger
     from torchneuron.device import amp, announce, configuration, frames, patches, refusals
+    from torchneuron.device.on_import import after_import
     from torchneuron.device.replacements import set_compile_backend
 
     backend_registration.rename_privateuse1_backend(DEVICE_NAME)
@@ -314,9 +315,14 @@ def _register() -> Status:
     torch.set_autocast_dtype(DEVICE_NAME, amp.DEFAULT_AUTOCAST_DTYPE)
     ledger.attach(_C)
     ledger.add_sink(announce.announce)
+    after_import("torch.compiler._cache", _register_artifacts)
     set_compile_backend(lambda: importlib.import_module("torchneuron.compile.backend").neuron)
     patches.apply(skip=frozenset({"grad-scaler", "fork-rng"}) if other else frozenset())
     return Status("registered", "", alias=alias.install(), hint="")
+
+
+def _register_artifacts(_: object) -> None:
+    importlib.import_module("torchneuron.compile.register")
 
 
 def _lower_eager(settings: config.Config, _: object) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from torchneuron import ledger
-from torchneuron.compile import host_calls
+from torchneuron.compile import host_calls, register
 from torchneuron.ledger import CacheHit, Compiled, Compiling
 from torchneuron.lowering.graph import Program
 from torchneuron.runtime import xla
@@ -48,9 +48,11 @@ def executable(program: Program, name: str) -> tuple[Any, bool, str]:
             made.append(xla.compile_module(text))
         finally:
             ledger.emit(Compiling(name, is_over=True))
-        return made[0].serialize()
+        blob: bytes = made[0].serialize()
+        return blob
 
     def load(blob: bytes) -> Any:
+        register.record(key.name, blob)
         return made[0] if made else xla.load(blob)
 
     found, from_disk = user_cache().get_or_make(key, compile_and_serialize, load)

@@ -94,7 +94,7 @@ class ProgramCache:
             if found is not None:
                 return found, True
             blob = make()
-            self._write(key, blob)
+            self.put(key.name, blob)
         return load(blob), False
 
     def entries(self) -> list[Entry]:
@@ -160,14 +160,15 @@ class ProgramCache:
             path.unlink()
         return None
 
-    def _write(self, key: Key, blob: bytes) -> None:
+    def put(self, name: str, blob: bytes) -> None:
+        """Keep a serialized program under its key's name; a disk that fails is said once."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=key.name, suffix=".new")
+            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=name, suffix=".new")
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(_sealed(blob))
-                os.replace(temporary, self._path(key.name))
+                os.replace(temporary, self._path(name))
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)

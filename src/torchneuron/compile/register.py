@@ -1,0 +1,38 @@
+"""What the compile layer registers with torch: its programs among the artifacts of a cache.
+
+`torch.compiler.save_cache_artifacts()` then returns this process's programs too, and
+`load_cache_artifacts()` puts them on disk elsewhere, where they serve a machine of the same kind.
+"""
+
+from __future__ import annotations
+
+from torch.compiler._cache import CacheArtifact, CacheArtifactFactory, CacheArtifactManager
+from typing_extensions import override
+
+from torchneuron.runtime.cache import user_cache
+
+_TYPE = "torchneuron"
+
+
+class ProgramArtifact(CacheArtifact):
+    """Hold one compiled program under its name in the cache."""
+
+    @override
+    def populate_cache(self) -> None:
+        """Put the program on disk."""
+        user_cache().put(self.key, self.content)
+
+    @override
+    @staticmethod
+    def type() -> str:
+        """Return the name of artifacts of this kind."""
+        return _TYPE
+
+
+def record(name: str, blob: bytes) -> None:
+    """Add a program that this process made or loaded to what `save_cache_artifacts` returns."""
+    CacheArtifactManager.record_artifact(_TYPE, name, blob)
+
+
+if _TYPE not in CacheArtifactFactory._artifact_types:
+    CacheArtifactFactory.register(ProgramArtifact)
