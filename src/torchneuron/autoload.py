@@ -315,7 +315,8 @@ def _register() -> Status:
     torch.set_autocast_dtype(DEVICE_NAME, amp.DEFAULT_AUTOCAST_DTYPE)
     ledger.attach(_C)
     ledger.add_sink(announce.announce)
-    after_import("torch.compiler._cache", _register_artifacts)
+    # load_cache_artifacts imports this module for the artifact that it registers.
+    after_import("torch._functorch._aot_autograd.autograd_cache", _register_artifacts)
     set_compile_backend(lambda: importlib.import_module("torchneuron.compile.backend").neuron)
     patches.apply(skip=frozenset({"grad-scaler", "fork-rng"}) if other else frozenset())
     return Status("registered", "", alias=alias.install(), hint="")
