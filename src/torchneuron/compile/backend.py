@@ -159,8 +159,6 @@ def _copy(graph: fx.Graph, names: set[str], excluded: partition.Excluded) -> fx.
 
 def _report_eager(parts: fx.GraphModule, settings: Options) -> None:
     for node in partition.eager_calls(parts):
-        if draws.is_draw(node):
-            continue
         reason = partition.why_eager(node) or "its lowering does not cover these arguments"
         what = f"{node.target} ({_dtypes(node)})"
         if settings.fallback_execution is False:
