@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
-from torch.utils import _pytree as pytree
 
-from torchneuron import ledger
-from torchneuron.compile import draws, partition, recompiles
+from torchneuron.compile import draws, failures, partition, recompiles
+from torchneuron.compile.failures import RefusedProgramError
 from torchneuron.compile.options import Options, parse
 from torchneuron.compile.segment import Segment
-from torchneuron.device import refusals
-from torchneuron.errors import CompileError
-from torchneuron.ledger import HostFallback
 from torchneuron.lowering import decompose
-from torchneuron.lowering.graph import LoweringError, source_line
-from torchneuron.runtime import xla
+from torchneuron.lowering.graph import LoweringError
 
 
 def neuron(
@@ -91,14 +85,17 @@ def compile_graph(graph: fx.GraphModule, settings: Options) -> Callable[..., Any
         try:
             parts = _compile_parts(graph, refused, settings)
         except LoweringError as error:
-            if isinstance(error.__cause__, NotImplementedError):
-                refused.add(error.node.name)
-                continue
-            return _failed(graph, settings, error, str(error), error.node)
-        except xla.CompilerError as error:
-            return _failed(graph, settings, error, f"the compiler refused a program: {error}")
-        _report_eager(parts, settings)
-        return parts.forward
+            if not failures.is_refusal(error):
+                failures.settle(error, settings)
+                return graph
+            refused.add(error.node.name)
+        except RefusedProgramError as error:
+            failures.settle(error, settings)
+            return graph
+        else:
+            for node in partition.eager_calls(parts):
+                failures.report_eager(node, partition.why_eager(node), settings)
+            return parts.forward
 
 
 def _compile_parts(graph: fx.GraphModule, refused: set[str], settings: Options) -> fx.GraphModule:
@@ -109,7 +106,7 @@ def _compile_parts(graph: fx.GraphModule, refused: set[str], settings: Options) 
     for part_name, part in list(parts.named_children()):
         if isinstance(part, fx.GraphModule):
             name = f"{settings.model_name or 'graph'}.{part_name}"
-            _call(parts, part_name, Segment(part, name, preserve=settings.preserve_artifacts))
+            _call(parts, part_name, Segment(part, name, settings))
     parts.recompile()
     return parts
 
@@ -126,25 +123,6 @@ def _call(parts: fx.GraphModule, name: str, segment: Segment) -> None:
     delattr(parts, name)
 
 
-def _failed(
-    graph: fx.GraphModule,
-    settings: Options,
-    error: Exception,
-    reason: str,
-    node: fx.Node | None = None,
-) -> Callable[..., Any]:
-    """Run the whole graph eagerly where the user allows that, else raise."""
-    where = _at(node) if node is not None else ""
-    if settings.fallback_execution:
-        file, line = source_line(node) if node is not None else ("", 0)
-        ledger.emit(HostFallback("the whole graph", reason, file, line))
-        return graph
-    raise CompileError(
-        f"a graph could not be compiled{where}: {reason}",
-        hint='options={"fallback_execution": True} runs it eagerly; please report this',
-    ) from error
-
-
 def _copy(graph: fx.Graph, names: set[str], excluded: partition.Excluded) -> fx.Graph:
     """Copy a graph, since splitting takes it apart; collect the copies of excluded calls."""
     copied = fx.Graph()
@@ -155,31 +133,6 @@ def _copy(graph: fx.Graph, names: set[str], excluded: partition.Excluded) -> fx.
         if old.name in names:
             excluded.add(new)
     return copied
-
-
-def _report_eager(parts: fx.GraphModule, settings: Options) -> None:
-    for node in partition.eager_calls(parts):
-        reason = partition.why_eager(node) or "its lowering does not cover these arguments"
-        what = f"{node.target} ({_dtypes(node)})"
-        if settings.fallback_execution is False:
-            raise CompileError(
-                f"{what} runs eagerly{_at(node)}: {reason}",
-                hint='leave out options={"fallback_execution": False} to let it',
-            )
-        refusals.check_host_fallback(what, reason, _at(node))
-        file, line = source_line(node)
-        ledger.emit(HostFallback(str(node.target), reason, file, line))
-
-
-def _dtypes(node: fx.Node) -> str:
-    values = [node.meta.get("val"), *(each.meta.get("val") for each in node.all_input_nodes)]
-    tensors = [each for each in pytree.tree_leaves(values) if isinstance(each, torch.Tensor)]
-    return ", ".join(sorted({str(each.dtype).removeprefix("torch.") for each in tensors}))
-
-
-def _at(node: fx.Node) -> str:
-    file, line = source_line(node)
-    return f" at {file}:{line}" if file else ""
 
 
 def _boxed(function: Callable[..., Any]) -> Callable[[list[Any]], Any]:

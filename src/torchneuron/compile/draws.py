@@ -141,7 +141,9 @@ class _Order:
         """Leave a call where it is, behind the draws before it and ahead of those after it."""
         with self.graph.inserting_before(node):
             made = self.graph.call_function(
-                call_after, (self._previous, node.target, *node.args), node.kwargs
+                call_after,
+                (self._previous, node.target, *node.args),  # type: ignore[arg-type]
+                node.kwargs,
             )
         made.meta = dict(node.meta)
         node.replace_all_uses_with(made)
