@@ -296,7 +296,15 @@ def _register() -> Status:
             "then install torchneuron again",
         ) from error
     from torchneuron import device, ledger
-    from torchneuron.device import amp, announce, configuration, frames, patches, refusals
+    from torchneuron.device import (
+        amp,
+        announce,
+        compilers,
+        configuration,
+        frames,
+        patches,
+        refusals,
+    )
     from torchneuron.device.replacements import set_compile_backend
 
     backend_registration.rename_privateuse1_backend(DEVICE_NAME)
@@ -314,6 +322,7 @@ def _register() -> Status:
     ledger.attach(_C)
     ledger.add_sink(announce.announce)
     set_compile_backend(lambda: importlib.import_module("torchneuron.compile.backend").neuron)
+    compilers.install()
     patches.apply(skip=frozenset({"grad-scaler", "fork-rng"}) if other else frozenset())
     return Status("registered", "", alias=alias.install(), hint="")
 

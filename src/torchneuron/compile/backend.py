@@ -8,6 +8,7 @@ from typing import Any
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._ops import OpOverload
 
 from torchneuron.compile import draws, failures, partition, recompiles
 from torchneuron.compile.failures import RefusedProgramError
@@ -93,8 +94,10 @@ def compile_graph(graph: fx.GraphModule, settings: Options) -> Callable[..., Any
             failures.settle(error, settings)
             return graph
         else:
-            for node in partition.eager_calls(parts):
+            eager = partition.eager_calls(parts)
+            for node in eager:
                 failures.report_eager(node, partition.why_eager(node), settings)
+            failures.announce_eager(eager, _num_calls(graph) - len(eager))
             return parts.forward
 
 
@@ -133,6 +136,10 @@ def _copy(graph: fx.Graph, names: set[str], excluded: partition.Excluded) -> fx.
         if old.name in names:
             excluded.add(new)
     return copied
+
+
+def _num_calls(graph: fx.GraphModule) -> int:
+    return sum(isinstance(node.target, OpOverload) for node in graph.graph.nodes)
 
 
 def _boxed(function: Callable[..., Any]) -> Callable[[list[Any]], Any]:

@@ -6,7 +6,8 @@ sizes that its program was not made for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import fx
@@ -16,11 +17,13 @@ from torchneuron import ledger
 from torchneuron.compile.options import Options
 from torchneuron.device import refusals
 from torchneuron.errors import CompileError
-from torchneuron.ledger import HostFallback
+from torchneuron.ledger import HostFallback, Notice
 from torchneuron.lowering.graph import LoweringError, source_line
 
 _CALLS_SHOWN = 5
 _NOT_COVERED = "its lowering does not cover these arguments"
+_HOW_TO_LIST = "torchneuron.explain() lists each with its line and reason"
+_said: set[str] = set()
 
 
 class RefusedProgramError(Exception):
@@ -55,6 +58,7 @@ def settle(error: Failure, settings: Options) -> None:
     if settings.fallback_execution:
         file, line = source_line(node) if node is not None else ("", 0)
         ledger.emit(HostFallback("the whole graph", str(error), file, line))
+        _say(f"a graph runs eagerly as a whole, nothing of it is compiled: {error}", _HOW_TO_LIST)
         return
     where = at(node) if node is not None else ""
     raise CompileError(
@@ -86,10 +90,32 @@ def report_eager(node: fx.Node, reason: str | None, settings: Options) -> None:
     ledger.emit(HostFallback(str(node.target), reason, *source_line(node)))
 
 
+def announce_eager(calls: Sequence[fx.Node], num_others: int) -> None:
+    """Tell the user once per operator that calls of it run eagerly and that the rest does not.
+
+    Args:
+        calls: The calls that run eagerly.
+        num_others: How many calls of the same graph are compiled.
+    """
+    for target, count in Counter(str(node.target) for node in calls).items():
+        if target not in _said:
+            _said.add(target)
+            _say(
+                f"{count} call{'s' * (count > 1)} of `{target}` in a graph run eagerly, between "
+                f"programs; {num_others} calls of that graph are compiled (said once for this "
+                "operator)",
+                f"{_HOW_TO_LIST}; options={{'fallback_execution': False}} makes it an error",
+            )
+
+
 def at(node: fx.Node) -> str:
     """Return ` at file:line` of a node, empty where unknown."""
     file, line = source_line(node)
     return f" at {file}:{line}" if file else ""
+
+
+def _say(text: str, hint: str) -> None:
+    ledger.emit(Notice("torch.compile", text, hint))
 
 
 def _dtypes(node: fx.Node) -> str:
