@@ -33,14 +33,19 @@ def num_programs(report: Explanation) -> int:
 
 
 def assert_close(actual: Any, expected: Any) -> None:
-    """Check a tree of device results against CPU results, by PyTorch's tolerance for the dtype."""
+    """Check a tree of device results against CPU results.
+
+    By PyTorch's tolerance for the dtype, a wider one for float32: a program takes sums in another
+    order than eager code (as compile.operators).
+    """
     actual_leaves, actual_spec = pytree.tree_flatten(actual)
     expected_leaves, expected_spec = pytree.tree_flatten(expected)
     assert actual_spec == expected_spec
     for got, want in zip(actual_leaves, expected_leaves, strict=True):
         if isinstance(want, torch.Tensor):
             assert got.device.type == DEVICE, f"the result lies on {got.device}"
-            torch.testing.assert_close(got.detach().cpu(), want.detach(), equal_nan=True)
+            wider = {"rtol": 1e-4, "atol": 2e-5} if want.dtype == torch.float32 else {}
+            torch.testing.assert_close(got.detach().cpu(), want.detach(), equal_nan=True, **wider)
         else:
             assert got == want
 

@@ -194,7 +194,7 @@ def test_c05_a_cache_that_takes_nothing_costs_one_notice(
 @pytest.mark.parametrize("batch", [3, 1, 0])
 def test_c07_small_and_odd_sizes_compile(batch: int) -> None:
     """aws-neuron/aws-neuron-sdk #1011, #768: a tiny linear model failed, and one hidden size."""
-    sizes = (1, 2, 3, 7, 31, 64, 127, 128, 131, 256, 257)
+    sizes = (1, 2, 3, 31, 127, 128, 257)
     nets = nn.ModuleList(nn.Sequential(nn.Linear(n, n), nn.ReLU(), nn.Linear(n, 2)) for n in sizes)
 
     def forward(nets: Any, x: torch.Tensor) -> list[torch.Tensor]:

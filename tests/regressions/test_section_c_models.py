@@ -55,17 +55,22 @@ class Denoiser(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """A written GRU over a few steps, with tied embedding and output."""
+    """A gated recurrence written out over a few steps, with tied embedding and output."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.embed, self.cell = nn.Embedding(12, 8), nn.GRUCell(8, 8)
+        self.embed = nn.Embedding(12, 8)
+        self.of_input, self.of_state = nn.Linear(8, 24), nn.Linear(8, 24)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         state = torch.zeros(ids.shape[0], 8, device=ids.device)
         outputs = []
         for step in self.embed(ids).unbind(1):
-            state = self.cell(step, state)
+            reset, keep, new = self.of_input(step).chunk(3, -1)
+            state_reset, state_keep, state_new = self.of_state(state).chunk(3, -1)
+            kept = (keep + state_keep).sigmoid()
+            fresh = (new + (reset + state_reset).sigmoid() * state_new).tanh()
+            state = torch.lerp(fresh, state, kept)
             outputs.append(F.linear(state, self.embed.weight))
         return torch.stack(outputs, 1)
 

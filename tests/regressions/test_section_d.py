@@ -2,7 +2,6 @@
 
 import importlib.metadata
 from collections.abc import Callable
-from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
@@ -40,11 +39,18 @@ QUICK_START = """
 
 
 @pytest.mark.slow
-def test_d01_the_quick_start_runs_without_a_device(script: Script, tmp_path: Path) -> None:
-    """aws-neuron-sdk #910, #942, #944, #458: nothing could be tried on a laptop."""
-    done = script(QUICK_START, env={"TORCHNEURON_CACHE_DIR": str(tmp_path)})
+def test_d01_the_quick_start_runs_without_a_device_or_a_home(script: Script) -> None:
+    """aws-neuron-sdk #910, #942, #944, #458: nothing could be tried on a laptop.
+
+    Nor in a bare job of a CI, which has no home to keep programs in.
+    """
+    done = script(
+        QUICK_START,
+        env={"HOME": "/proc/none", "XDG_CACHE_HOME": None, "TORCHNEURON_CACHE_DIR": None},
+    )
     assert done.stdout == "neuron trn2 (emulated)\n"
-    assert not done.stderr
+    assert done.stderr.count("a compiled program cannot be kept") == 1
+    assert done.stderr.endswith("set TORCHNEURON_CACHE_DIR to a directory that can be written\n")
 
 
 def test_d02_a_missing_driver_is_one_sentence(script: Script) -> None:
@@ -97,7 +103,7 @@ def test_d04_doctor_says_how_to_load_without_autoload(script: Script) -> None:
 
         import torchneuron
         report = str(torchneuron.doctor())
-        (line,) = [line for line in report.splitlines() if line.startswith("WARN  device")]
+        (line,) = [line for line in report.splitlines() if line.startswith("WARN  device  ")]
         print(line)
         assert torchneuron.device_count() > 0
         assert torch.ones(2, device=torch.device("neuron")).sum().item() == 2
@@ -112,7 +118,8 @@ def test_d04_doctor_says_how_to_load_without_autoload(script: Script) -> None:
 def test_d05_one_installation_brings_everything() -> None:
     """Lightning-AI/pytorch-lightning #15172: a library's CI has no hardware and installs by pip.
 
-    tests/install builds the wheel and installs it; here is what it asks pip for.
+    tests/install builds the wheel and installs it, test_d01 runs in a bare environment; here is
+    what the package asks pip for and what makes PyTorch find it.
     """
     metadata = importlib.metadata.distribution("torchneuron")
     needed = [each for each in metadata.requires or [] if "extra ==" not in each]
@@ -123,34 +130,14 @@ def test_d05_one_installation_brings_everything() -> None:
     assert any(group == "torch.backends" for group, _ in groups)
 
 
-@pytest.mark.slow
-def test_d05_a_bare_ci_job_runs(script: Script) -> None:
-    """Lightning-AI/pytorch-lightning #15172: no home, no cache, one thread, warnings are errors."""
-    done = script(
-        """
-        import torch
-        net = torch.nn.Linear(3, 2).to("neuron")
-        x = torch.randn(4, 3, device="neuron")
-        for _ in range(2):
-            torch._dynamo.reset()
-            torch.testing.assert_close(torch.compile(net, backend="neuron")(x), net(x))
-        print(torch.accelerator.current_accelerator())
-        """,
-        env={"HOME": "/proc/none", "XDG_CACHE_HOME": None, "TORCHNEURON_CACHE_DIR": None},
-        flags=("-W", "error:::torchneuron"),
-    )
-    assert done.stdout == "neuron\n"
-    assert done.stderr.count("a compiled program cannot be kept") == 1
-    assert "hint: free space, or set TORCHNEURON_CACHE_DIR" in done.stderr
-
-
 DTYPES = [value for value in vars(torch).values() if isinstance(value, torch.dtype)]
 FIXED_POINT = {torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4}
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental:UserWarning")
 def test_d07_every_dtype_goes_to_the_device_and_back() -> None:
     """aws-neuron/aws-neuron-sdk #446, #872: a tensor could not be moved, or moving crashed."""
-    bits = torch.arange(64, dtype=torch.uint8)
+    bits = torch.arange(128, dtype=torch.uint8)
     moved_over = set()
     for dtype in sorted(set(DTYPES) - FIXED_POINT, key=str):
         try:

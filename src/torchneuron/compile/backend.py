@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch import config as functorch
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._ops import OpOverload
 
@@ -16,6 +17,8 @@ from torchneuron.compile.options import Options, parse
 from torchneuron.compile.segment import Segment
 from torchneuron.lowering import decompose
 from torchneuron.lowering.graph import LoweringError
+
+_SMALLEST_BUDGET = 1e-9
 
 
 def neuron(
@@ -54,7 +57,10 @@ def neuron(
         partition_fn=partition_joint,
     )
     with recompiles.reported(graph, settings.model_name or "graph"):
-        return compiler(graph, inputs)
+        made: Callable[..., Any] = compiler(graph, inputs)
+    # AOTAutograd marks it as taking a list, and it does not: Dynamo's repro scripts believe it.
+    vars(made).pop("_boxed_call", None)
+    return made
 
 
 def partition_joint(
@@ -65,10 +71,23 @@ def partition_joint(
     Without that, a checkpointed or otherwise recomputed dropout would draw a second mask.
     """
     draws.take_out(joint)
-    parts: tuple[fx.GraphModule, fx.GraphModule] = min_cut_rematerialization_partition(
-        joint, inputs, **options
-    )
+    with functorch.patch(activation_memory_budget=_budget(joint)):
+        parts: tuple[fx.GraphModule, fx.GraphModule] = min_cut_rematerialization_partition(
+            joint, inputs, **options
+        )
     return parts
+
+
+def _budget(joint: fx.GraphModule) -> float:
+    """Return the memory budget that was set, a little of it where that is none.
+
+    With none at all the partitioner saves the inputs only, whatever is marked to be saved, and
+    what was drawn would be drawn again.
+    """
+    for node in joint.graph.nodes:
+        if node.meta.get("memory_budget") == 0:
+            node.meta["memory_budget"] = _SMALLEST_BUDGET
+    return functorch.activation_memory_budget or _SMALLEST_BUDGET
 
 
 def compile_graph(graph: fx.GraphModule, settings: Options) -> Callable[..., Any]:

@@ -21,13 +21,22 @@ from torchneuron.device.current import (
 from torchneuron.device.index import DeviceLike
 from torchneuron.device.memory import memory_allocated
 from torchneuron.device.on_import import after_import
-from torchneuron.device.properties import get_device_capability, get_device_properties
+from torchneuron.device.properties import (
+    get_device_capability,
+    get_device_name,
+    get_device_properties,
+)
 from torchneuron.device.streams import Event, Stream, current_stream, set_stream, stream
 from torchneuron.errors import CompileError
+
+# Their answers do not change, so that a compiled function need not break where it asks.
+_CONSTANT = (is_available, device_count, is_bf16_supported, get_device_name, get_device_capability)
 
 
 def install() -> None:
     """Tell each compiler once it is imported."""
+    for function in _CONSTANT:
+        vars(function)["_dynamo_marked_constant"] = True
     after_import("torch._dynamo.device_interface", _register_interface)
     after_import("torch._functorch._aot_autograd.utils", _register_generators)
     after_import("torch._inductor.codegen.common", _register_refusal)
