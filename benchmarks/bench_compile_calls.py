@@ -127,10 +127,6 @@ def first_calls(options: Options, report: Report) -> None:
     for state, limit in (("cold", COLD_LIMIT), ("warm", WARM_LIMIT)):
         name = f"{state} first call, worst beside Inductor"
         report.gates.append(Gate(name, max(ratios[state]), limit))
-    )
-    report.gates.append(
-        Gate("warm first call, worst beside Inductor", max(ratios["warm"]), WARM_LIMIT)
-    )
 
 
 def first_call(case: str, device: str, folder: str, smoke: bool) -> float:

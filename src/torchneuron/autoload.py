@@ -296,7 +296,15 @@ def _register() -> Status:
             "then install torchneuron again",
         ) from error
     from torchneuron import device, ledger
-    from torchneuron.device import amp, announce, configuration, frames, patches, refusals
+    from torchneuron.device import (
+        amp,
+        announce,
+        compilers,
+        configuration,
+        frames,
+        patches,
+        refusals,
+    )
     from torchneuron.device.on_import import after_import
     from torchneuron.device.replacements import set_compile_backend
 
@@ -318,6 +326,7 @@ def _register() -> Status:
     # load_cache_artifacts imports this module for the artifact that it registers.
     after_import("torch._functorch._aot_autograd.autograd_cache", _register_artifacts)
     set_compile_backend(lambda: importlib.import_module("torchneuron.compile.backend").neuron)
+    compilers.install()
     patches.apply(skip=frozenset({"grad-scaler", "fork-rng"}) if other else frozenset())
     return Status("registered", "", alias=alias.install(), hint="")
 

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
-from torchneuron.runtime.cache import user_cache
+from behaviour.compiling import own_programs
 
 
 @pytest.fixture(scope="session")
@@ -17,9 +16,5 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def own_cache(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TORCHNEURON_CACHE_DIR", str(cache_folder))
-    user_cache.cache_clear()
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-    user_cache.cache_clear()
+    with own_programs(cache_folder, monkeypatch):
+        yield

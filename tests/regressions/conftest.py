@@ -1,6 +1,6 @@
-"""The fixture of the regression tests: scripts in fresh processes."""
+"""Fixtures of the regression tests: scripts in fresh processes, and what compiling needs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -18,3 +18,35 @@ def script(tmp_path: Path) -> Callable[..., CompletedProcess[str]]:
         return run_script(source, tmp_path, **options)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One program cache for all regression tests."""
+    return tmp_path_factory.mktemp("programs")
+
+
+@pytest.fixture
+def own_cache(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keep programs out of the user's cache; Dynamo begins without memory."""
+    from behaviour.compiling import own_programs  # imports torch
+
+    with own_programs(cache_folder, monkeypatch):
+        yield
+
+
+@pytest.fixture
+def notices() -> Iterator[list[str]]:
+    """Collect what the user is told, as if nothing had been said before."""
+    from torchneuron import ledger
+    from torchneuron.compile import failures, options
+    from torchneuron.ledger import Notice
+
+    said: list[str] = []
+    options._said.clear()
+    failures._said.clear()
+    remove = ledger.add_sink(
+        lambda event: said.append(event.text) if isinstance(event, Notice) else None
+    )
+    yield said
+    remove()

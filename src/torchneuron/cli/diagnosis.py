@@ -9,7 +9,7 @@ from torchneuron.cli.probes import Probe
 from torchneuron.config import SettingRow, settings
 
 _COLOR = {"OK": "green", "WARN": "yellow", "FAIL": "red", "INFO": "blue"}
-_ENVIRONMENT = frozenset({"torch", "extension"})
+_ENVIRONMENT = frozenset({"torch", "extension", "runtime"})
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class DoctorReport:
 
     @property
     def exit_code(self) -> int:
-        """Return 3 where torch or the extension is missing, 1 for other failures, else 0."""
+        """Return 3 where torch, the extension or the runtime is missing, 1 for other failures."""
         failed = {probe.subject for probe in self.probes if probe.level == "FAIL"}
         failed |= {row.name for row in self.settings if row.problem}
         if failed & _ENVIRONMENT:

@@ -243,8 +243,25 @@ def device() -> Probe:
         "failed": "mend what the reason names, then start the program again",
         "not started": "pip install . (in the source tree), then `import torch`",
     }
+    if status.state == "not started" and not config.torch_autoload_enabled():
+        remedies["not started"] = (
+            "unset TORCH_DEVICE_BACKEND_AUTOLOAD, or call `torchneuron.device_count()`, "
+            "which registers it"
+        )
     reason = f"`neuron` is not registered: {status.reason}"
     return Probe(level, "device", reason, remedies.get(status.state, ""))
+
+
+def chosen_runtime() -> Probe:
+    """Look whether the runtime that was asked for is there."""
+    name, reason = runtime()
+    if name != "none":
+        return Probe("OK", "runtime", name)
+    try:
+        config.load()
+    except NeuronError:
+        return Probe("INFO", "runtime", "unknown until the settings are mended")
+    return Probe("FAIL", "runtime", reason, "unset TORCHNEURON_RUNTIME, or set it to host")
 
 
 PROBES: tuple[Callable[[], Probe], ...] = (
@@ -264,6 +281,7 @@ PROBES: tuple[Callable[[], Probe], ...] = (
     host_cores,
     instance,
     target,
+    chosen_runtime,
     device,
 )
 

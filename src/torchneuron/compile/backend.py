@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch import config as functorch
 from torch._functorch.partitioners import min_cut_rematerialization_partition
-from torch.utils import _pytree as pytree
+from torch._ops import OpOverload
 
-from torchneuron import ledger
-from torchneuron.compile import buckets, draws, partition, recompiles
+from torchneuron.compile import buckets, draws, failures, partition, recompiles
+from torchneuron.compile.failures import RefusedProgramError
 from torchneuron.compile.options import Options, parse
-from torchneuron.compile.segment import Segment
-from torchneuron.device import refusals
-from torchneuron.errors import CompileError
-from torchneuron.ledger import HostFallback
+from torchneuron.compile.segment import Segment, SizeAtCall
 from torchneuron.lowering import decompose
-from torchneuron.lowering.graph import LoweringError, source_line
-from torchneuron.runtime import xla
+from torchneuron.lowering.graph import LoweringError
+
+_SMALLEST_BUDGET = 1e-9
 
 
 def neuron(
@@ -47,11 +45,10 @@ def neuron(
             `fallback_execution` is not true.
     """
     settings = parse(options, mode, inductor_config or {})
-
     plan = buckets.plan(graph, settings.buckets) if settings.buckets else None
 
     def compile_one(graph: fx.GraphModule, fakes: Sequence[Any]) -> Callable[..., Any]:
-        return _boxed(compile_graph(graph, settings))
+        return _boxed(compile_graph(graph, settings, plan.size_at_call if plan else None))
 
     def compile_forward(graph: fx.GraphModule, fakes: Sequence[Any]) -> Callable[..., Any]:
         if plan is not None:
@@ -66,8 +63,10 @@ def neuron(
         partition_fn=partition_joint,
     )
     with recompiles.reported(graph, settings.model_name or "graph"):
-        compiled: Callable[..., Any] = compiler(graph, inputs)
-        return compiled if plan is None else plan.wrap(compiled)
+        made: Callable[..., Any] = compiler(graph, inputs)
+    # AOTAutograd marks it as taking a list, and it does not: Dynamo's repro scripts believe it.
+    vars(made).pop("_boxed_call", None)
+    return made if plan is None else plan.wrap(made)
 
 
 def partition_joint(
@@ -78,17 +77,37 @@ def partition_joint(
     Without that, a checkpointed or otherwise recomputed dropout would draw a second mask.
     """
     draws.take_out(joint)
-    parts: tuple[fx.GraphModule, fx.GraphModule] = min_cut_rematerialization_partition(
-        joint, inputs, **options
-    )
+    with functorch.patch(activation_memory_budget=_budget(joint)):
+        parts: tuple[fx.GraphModule, fx.GraphModule] = min_cut_rematerialization_partition(
+            joint, inputs, **options
+        )
     return parts
 
 
-def compile_graph(graph: fx.GraphModule, settings: Options) -> Callable[..., Any]:
+def _budget(joint: fx.GraphModule) -> float:
+    """Return the memory budget that was set, a little of it where that is none.
+
+    With none at all the partitioner saves the inputs only, whatever is marked to be saved, and
+    what was drawn would be drawn again.
+    """
+    for node in joint.graph.nodes:
+        if node.meta.get("memory_budget") == 0:
+            node.meta["memory_budget"] = _SMALLEST_BUDGET
+    return functorch.activation_memory_budget or _SMALLEST_BUDGET
+
+
+def compile_graph(
+    graph: fx.GraphModule, settings: Options, size_at_call: SizeAtCall | None = None
+) -> Callable[..., Any]:
     """Compile one functional graph; the answer takes and returns what the graph does.
 
     Calls whose rule turns out not to cover their arguments are left eager like those without a
     rule.
+
+    Args:
+        graph: ATen calls.
+        settings: Of the compilation.
+        size_at_call: Where calls bring another size than the graph was traced with.
 
     Raises:
         CompileError: A rule, or the compiler, failed, and `fallback_execution` is not true.
@@ -97,19 +116,29 @@ def compile_graph(graph: fx.GraphModule, settings: Options) -> Callable[..., Any
     refused: set[str] = set()
     while True:
         try:
-            parts = _compile_parts(graph, refused, settings)
+            parts = _compile_parts(graph, refused, settings, size_at_call)
         except LoweringError as error:
-            if isinstance(error.__cause__, NotImplementedError):
-                refused.add(error.node.name)
-                continue
-            return _failed(graph, settings, error, str(error), error.node)
-        except xla.CompilerError as error:
-            return _failed(graph, settings, error, f"the compiler refused a program: {error}")
-        _report_eager(parts, settings)
-        return parts.forward
+            if not failures.is_refusal(error):
+                failures.settle(error, settings)
+                return graph
+            refused.add(error.node.name)
+        except RefusedProgramError as error:
+            failures.settle(error, settings)
+            return graph
+        else:
+            eager = partition.eager_calls(parts)
+            for node in eager:
+                failures.report_eager(node, partition.why_eager(node), settings)
+            failures.announce_eager(eager, _num_calls(graph) - len(eager))
+            return parts.forward
 
 
-def _compile_parts(graph: fx.GraphModule, refused: set[str], settings: Options) -> fx.GraphModule:
+def _compile_parts(
+    graph: fx.GraphModule,
+    refused: set[str],
+    settings: Options,
+    size_at_call: SizeAtCall | None,
+) -> fx.GraphModule:
     """Cut the graph and compile its parts; calls of these names stay eager."""
     excluded: partition.Excluded = set()
     whole = fx.GraphModule(graph, _copy(graph.graph, refused, excluded))
@@ -117,7 +146,7 @@ def _compile_parts(graph: fx.GraphModule, refused: set[str], settings: Options) 
     for part_name, part in list(parts.named_children()):
         if isinstance(part, fx.GraphModule):
             name = f"{settings.model_name or 'graph'}.{part_name}"
-            _call(parts, part_name, Segment(part, name, preserve=settings.preserve_artifacts))
+            _call(parts, part_name, Segment(part, name, settings, size_at_call))
     parts.recompile()
     return parts
 
@@ -134,25 +163,6 @@ def _call(parts: fx.GraphModule, name: str, segment: Segment) -> None:
     delattr(parts, name)
 
 
-def _failed(
-    graph: fx.GraphModule,
-    settings: Options,
-    error: Exception,
-    reason: str,
-    node: fx.Node | None = None,
-) -> Callable[..., Any]:
-    """Run the whole graph eagerly where the user allows that, else raise."""
-    where = _at(node) if node is not None else ""
-    if settings.fallback_execution:
-        file, line = source_line(node) if node is not None else ("", 0)
-        ledger.emit(HostFallback("the whole graph", reason, file, line))
-        return graph
-    raise CompileError(
-        f"a graph could not be compiled{where}: {reason}",
-        hint='options={"fallback_execution": True} runs it eagerly; please report this',
-    ) from error
-
-
 def _copy(graph: fx.Graph, names: set[str], excluded: partition.Excluded) -> fx.Graph:
     """Copy a graph, since splitting takes it apart; collect the copies of excluded calls."""
     copied = fx.Graph()
@@ -165,31 +175,8 @@ def _copy(graph: fx.Graph, names: set[str], excluded: partition.Excluded) -> fx.
     return copied
 
 
-def _report_eager(parts: fx.GraphModule, settings: Options) -> None:
-    for node in partition.eager_calls(parts):
-        if draws.is_draw(node):
-            continue
-        reason = partition.why_eager(node) or "its lowering does not cover these arguments"
-        what = f"{node.target} ({_dtypes(node)})"
-        if settings.fallback_execution is False:
-            raise CompileError(
-                f"{what} runs eagerly{_at(node)}: {reason}",
-                hint='leave out options={"fallback_execution": False} to let it',
-            )
-        refusals.check_host_fallback(what, reason, _at(node))
-        file, line = source_line(node)
-        ledger.emit(HostFallback(str(node.target), reason, file, line))
-
-
-def _dtypes(node: fx.Node) -> str:
-    values = [node.meta.get("val"), *(each.meta.get("val") for each in node.all_input_nodes)]
-    tensors = [each for each in pytree.tree_leaves(values) if isinstance(each, torch.Tensor)]
-    return ", ".join(sorted({str(each.dtype).removeprefix("torch.") for each in tensors}))
-
-
-def _at(node: fx.Node) -> str:
-    file, line = source_line(node)
-    return f" at {file}:{line}" if file else ""
+def _num_calls(graph: fx.GraphModule) -> int:
+    return sum(isinstance(node.target, OpOverload) for node in graph.graph.nodes)
 
 
 def _boxed(function: Callable[..., Any]) -> Callable[[list[Any]], Any]:

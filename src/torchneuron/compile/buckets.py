@@ -111,7 +111,7 @@ class Plan:
 
         def call(*args: Any) -> Any:
             sizes = self._sizes(args)
-            wanted = {symbol: self._bucket(symbol, size) for symbol, size in sizes.items()}
+            wanted = {symbol: self.size_at_call(symbol, size) for symbol, size in sizes.items()}
             if wanted == sizes:
                 return compiled(*args)
             given = [
@@ -141,7 +141,10 @@ class Plan:
                     sizes[_symbol(symbolic)] = int(size)
         return sizes
 
-    def _bucket(self, symbol: sympy.Symbol, size: int) -> int:
+    def size_at_call(self, symbol: sympy.Symbol, size: int) -> int:
+        """Return the size that the compiled function sees for a size of the caller."""
+        if symbol not in self.chosen:
+            return size
         buckets = self.chosen[symbol].sizes
         place = bisect.bisect_left(buckets, size)
         return buckets[place] if place < len(buckets) else size

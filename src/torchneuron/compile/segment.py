@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import sympy
@@ -12,27 +12,45 @@ from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from torchneuron import ledger
-from torchneuron.compile import artifacts, host_calls, metrics, programs
+from torchneuron.compile import artifacts, failures, host_calls, metrics, programs
+from torchneuron.compile.failures import RefusedProgramError
 from torchneuron.compile.metrics import ProgramRecord
+from torchneuron.compile.options import Options
 from torchneuron.device import launching
 from torchneuron.ledger import Recompiled
-from torchneuron.lowering.graph import Program, Sizes, lower, source_line
+from torchneuron.lowering.graph import LoweringError, Program, Sizes, lower, source_line
 from torchneuron.runtime import xla
+
+SizeAtCall = Callable[[sympy.Symbol, int], int]
 
 
 class Segment:
     """Run a functional ATen graph as programs; called with tensors of the device and sizes.
 
+    The program for the sizes that the graph was traced with is made at once, so that what cannot be
+    compiled is known while the caller can still cut the graph in another way.
+
     Args:
         graph: The graph; each node has `meta["val"]`.
         name: For reports.
-        preserve: Whether each program's files are kept.
+        settings: Of the compilation.
+        size_at_call: Gives the size of a call for one of the trace, where padding changes it.
+
+    Raises:
+        LoweringError: A call cannot be written.
+        RefusedProgramError: The compiler refused the program.
     """
 
-    def __init__(self, graph: fx.GraphModule, name: str, *, preserve: bool = False) -> None:
+    def __init__(
+        self,
+        graph: fx.GraphModule,
+        name: str,
+        settings: Options,
+        size_at_call: SizeAtCall | None = None,
+    ) -> None:
         self._graph = graph
         self._name = name
-        self._preserve = preserve
+        self._settings = settings
         fakes = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
         self._tensor_places = [
             place for place, fake in enumerate(fakes) if isinstance(fake, torch.Tensor)
@@ -40,20 +58,50 @@ class Segment:
         self._symbols = _symbols(fakes)
         self._device = _device_of(graph)
         self._launches: dict[tuple[int, ...], _Launch] = {}
+        self._eager_sizes: set[tuple[int, ...]] = set()
         self._last_sizes: tuple[int, ...] | None = None
-        if not self._symbols:
-            self._launches[()] = self._compile(())
+        traced = tuple(
+            each.traced if size_at_call is None else size_at_call(each.symbol, each.traced)
+            for each in self._symbols
+            if each.traced is not None
+        )
+        if len(traced) == len(self._symbols):
+            self._launches[traced] = self._compile(traced)
 
     def __call__(self, *args: Any) -> Any:
-        """Run; compiles first where these sizes are new."""
+        """Run; compiles first where these sizes are new.
+
+        Raises:
+            CompileError: These sizes cannot be compiled, and `fallback_execution` does not allow
+                that they run eagerly.
+        """
         sizes = tuple(
             int(args[each.place] if each.dim is None else args[each.place].shape[each.dim])
             for each in self._symbols
         )
         launch = self._launches.get(sizes)
         if launch is None:
-            launch = self._launches[sizes] = self._compile(sizes)
+            launch = self._compile_late(sizes)
+            if launch is None:
+                return self._graph(*args)
+            self._launches[sizes] = launch
         return launch(self._device, [args[place] for place in self._tensor_places])
+
+    def _compile_late(self, sizes: tuple[int, ...]) -> _Launch | None:
+        """Compile for sizes that a call brought; None where they run eagerly, which is counted."""
+        if sizes in self._eager_sizes:
+            return None
+        try:
+            return self._compile(sizes)
+        except LoweringError as error:
+            if failures.is_refusal(error):
+                failures.report_eager(error.node, None, self._settings)
+            else:
+                failures.settle(error, self._settings)
+        except RefusedProgramError as error:
+            failures.settle(error, self._settings)
+        self._eager_sizes.add(sizes)
+        return None
 
     def _compile(self, sizes: tuple[int, ...]) -> _Launch:
         bound = {
@@ -65,8 +113,11 @@ class Segment:
             begin = time.perf_counter()
             program = lower(self._graph, Sizes(bound), host_calls.RULES)
             lowered = time.perf_counter()
-            executable, from_cache, key = programs.executable(program, self._name)
-            if self._preserve:
+            try:
+                executable, from_cache, key = programs.executable(program, self._name)
+            except xla.CompilerError as error:
+                raise RefusedProgramError(self._graph, str(error)) from error
+            if self._settings.preserve_artifacts:
                 artifacts.preserve(self._graph, Sizes(bound), self._name, key)
         num_nodes = sum(node.op == "call_function" for node in self._graph.graph.nodes)
         seconds = lowered - begin, time.perf_counter() - lowered
@@ -124,13 +175,15 @@ class _Launch:
 class _Symbol(NamedTuple):
     """Say where the value of a size symbol is at a call: an argument, or a dimension of one.
 
-    `source` is what the user calls it, such as `L['x'].size()[1]`.
+    `source` is what the user calls it, such as `L['x'].size()[1]`; `traced` is its value when the
+    graph was traced, None where only the data knows it.
     """
 
     symbol: sympy.Symbol
     place: int
     dim: int | None
     source: str
+    traced: int | None
 
 
 def _symbols(fakes: Sequence[Any]) -> list[_Symbol]:
@@ -145,7 +198,8 @@ def _symbols(fakes: Sequence[Any]) -> list[_Symbol]:
                 symbol = value.node.expr
                 sources = value.node.shape_env.var_to_sources.get(symbol, ())
                 name = sources[0].name if sources else str(symbol)
-                found.setdefault(symbol, _Symbol(symbol, place, dim, name))
+                traced = int(value.node.hint) if value.node.has_hint() else None
+                found.setdefault(symbol, _Symbol(symbol, place, dim, name, traced))
     return list(found.values())
 
 

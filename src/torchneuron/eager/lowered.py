@@ -23,12 +23,13 @@ from torch.utils import _pytree as pytree
 
 from torchneuron import _C, ledger
 from torchneuron.compile import partition
+from torchneuron.compile.failures import RefusedProgramError
+from torchneuron.compile.options import Options
 from torchneuron.compile.segment import Segment
 from torchneuron.ledger import HostFallback
 from torchneuron.lowering import decompose
 from torchneuron.lowering.graph import LoweringError
 from torchneuron.lowering.registry import resolve
-from torchneuron.runtime import xla
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +158,8 @@ def _traced(op: OpOverload, leaves: Sequence[Any], structure: Any) -> _Program |
     if reason:
         return reason
     try:
-        return _Program(Segment(graph, f"eager.{op._name}"), written, returned)
-    except (LoweringError, xla.CompilerError) as error:
+        return _Program(Segment(graph, f"eager.{op._name}", Options()), written, returned)
+    except (LoweringError, RefusedProgramError) as error:
         return str(error)
 
 
