@@ -12,7 +12,8 @@ from arch.repository import PACKAGE, ROOT, Module, dotted, imported_names, modul
 
 # The extension is reached through the device layer; the composition root loads it.
 MAY_IMPORT_EXTENSION = re.compile(r"(device/.*|autoload)\.py")
-MAY_PRINT = {"cli/output.py"}
+# The command line, and the terminal line of the ledger's sink.
+MAY_PRINT = {"cli/output.py", "device/progress.py"}
 MAY_READ_ENVIRONMENT = {"config.py"}
 MAY_PATCH_TORCH = {"device/patches.py", "autoload.py"}
 MAY_REGISTER_WITH_TORCH = {"autoload.py"}

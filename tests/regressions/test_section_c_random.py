@@ -173,10 +173,6 @@ def test_c26_draws_of_computed_sizes() -> None:
         assert_close(call(x.to(DEVICE)), expected)
 
 
-@pytest.mark.xfail(
-    reason="the device's dropout kernel asks a fake tensor with symbolic sizes for numel()",
-    strict=True,
-)
 def test_c26_dropout_of_dynamic_sizes() -> None:
     """pytorch/pytorch #190758: dropout in a graph whose sizes are symbols."""
     call = torch.compile(lambda x: F.dropout(x, 0.5), backend="neuron", dynamic=True)

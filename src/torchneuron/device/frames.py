@@ -6,6 +6,7 @@ import sys
 import torch
 
 import torchneuron
+from torchneuron import _C
 
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -20,3 +21,8 @@ def library_folders() -> list[str]:
     folders.update(place for place in sys.path if place.rstrip("/").endswith(_INSTALLED))
     folders.update(torchneuron.__path__)
     return sorted(f"{folder.rstrip('/')}/" for folder in folders)
+
+
+def user_line() -> tuple[str, int]:
+    """Return file and line of the user's code that is running, empty and 0 where unknown."""
+    return _C.user_frame() or ("", 0)

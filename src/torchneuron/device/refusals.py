@@ -18,6 +18,7 @@ import torch
 
 from torchneuron import _C, ledger
 from torchneuron.config import Config
+from torchneuron.device import frames
 from torchneuron.errors import StrictError
 from torchneuron.ledger import Refused
 
@@ -143,7 +144,7 @@ def _matters(category: Category) -> bool:
 def _refuse(
     row: Refusal, target: Target, is_error: bool, what: str, op: str = "", dtype: str = ""
 ) -> None:
-    file, line = _C.user_frame() or ("", 0)
+    file, line = frames.user_line()
     if is_error:
         where = f" at {file}:{line}" if file else ""
         raise StrictError(

@@ -21,11 +21,12 @@ from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from torchneuron import _C, ledger
+from torchneuron import ledger
 from torchneuron.compile import partition
 from torchneuron.compile.failures import RefusedProgramError
 from torchneuron.compile.options import Options
 from torchneuron.compile.segment import Segment
+from torchneuron.device.frames import user_line
 from torchneuron.ledger import HostFallback
 from torchneuron.lowering import decompose
 from torchneuron.lowering.graph import LoweringError
@@ -73,8 +74,7 @@ def run(name: str, arguments: list[Any]) -> list[Any] | None:
         with _lock:
             _programs[key] = found
     if isinstance(found, str):
-        file, line = _C.user_frame() or ("", 0)
-        ledger.emit(HostFallback(name, found, file, line))
+        ledger.emit(HostFallback(name, found, *user_line()))
         return None
     made = found.run(*tensors)
     made = list(made) if isinstance(made, tuple | list) else [made]
