@@ -143,10 +143,11 @@ def _compile_parts(
     excluded: partition.Excluded = set()
     whole = fx.GraphModule(graph, _copy(graph.graph, refused, excluded))
     parts = partition.split(whole, excluded)
-    for part_name, part in list(parts.named_children()):
-        if isinstance(part, fx.GraphModule):
-            name = f"{settings.model_name or 'graph'}.{part_name}"
-            _call(parts, part_name, Segment(part, name, settings, size_at_call))
+    # Other submodules are the bodies of control flow, which are handed to it as they are.
+    for part_name in [str(node.target) for node in parts.graph.find_nodes(op="call_module")]:
+        name = f"{settings.model_name or 'graph'}.{part_name}"
+        part = getattr(parts, part_name)
+        _call(parts, part_name, Segment(part, name, settings, size_at_call))
     parts.recompile()
     return parts
 

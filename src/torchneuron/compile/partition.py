@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
@@ -37,6 +37,8 @@ def why_eager(node: fx.Node) -> str | None:
     if node.target is operator.getitem:
         source = node.args[0]
         return why_eager(source) if isinstance(source, fx.Node) else "not a result"
+    if isinstance(node.target, HigherOrderOperator):
+        return "control flow, or attention with functions of yours, has no lowering"
     if registry.TABLE.find(node.target) is None:
         return "no lowering"
     fakes = [
@@ -77,5 +79,5 @@ def eager_calls(graph: fx.GraphModule) -> list[fx.Node]:
     return [
         node
         for node in graph.graph.nodes
-        if node.op == "call_function" and isinstance(node.target, OpOverload)
+        if node.op == "call_function" and isinstance(node.target, OpOverload | HigherOrderOperator)
     ]
