@@ -70,8 +70,9 @@ docs: build ## write docs/reference/ from the code
 bench: build ## measure against the CPU in one process; writes benchmarks/reports/
 	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
-conformance: build ## PyTorch's operator database, 30 samples an entry; writes the dated report
+conformance: build ## PyTorch's operator database, eager and compiled, 30 samples an entry; writes the dated reports
 	@$(BIN)/python tools/conformance_report.py $(CONFORMANCE_ARGS)
+	@$(BIN)/python tools/compiled_report.py
 
 sanitize: $(DEV_READY) ## build with ASan and UBSan beside the normal build, run the tests of csrc/
 	@tools/sanitize.sh $(BIN)/python
