@@ -1,8 +1,10 @@
 // What compiled programs leave to PyTorch's CPU kernels, because those are faster than XLA's:
-// products of matrices and convolutions. Which ones is decided in compile/host_calls.py.
+// products of matrices, convolutions and attention. Which ones is decided in compile/host_calls.py.
 #include "programs/host_calls.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
@@ -130,12 +132,6 @@ ffi::Error productPlus(Buffer addend, Buffer left, Buffer right, Output out, Num
   });
 }
 
-struct Window {
-  at::IntArrayRef stride, padding, dilation, output_padding;
-  int64_t groups;
-  bool transposed;
-};
-
 ffi::Error convolution(ffi::RemainingArgs args, Output out, Numbers stride, Numbers padding,
                        Numbers dilation, Numbers output_padding, int64_t groups, bool transposed) {
   return guarded([&]() {
@@ -174,6 +170,62 @@ ffi::Error convolutionBackward(Buffer gradient, Buffer input, Buffer weight,
   });
 }
 
+// (batch, length, heads, size), as models project them, to the kernel's (batch, heads, length,
+// size)
+at::Tensor headsOf(const Buffer& buffer) {
+  return tensorOf(buffer).transpose(1, 2);
+}
+
+std::optional<at::Tensor> maskOf(const ffi::RemainingArgs& args, size_t place) {
+  if (args.size() <= place) {
+    return std::nullopt;
+  }
+  return tensorOf(args.get<Buffer>(place).value());
+}
+
+ffi::Error attention(ffi::RemainingArgs args, Output out, Output logsumexp, bool causal,
+                     double scale) {
+  return guarded([&]() {
+    std::array<at::Tensor, 3> parts;
+    for (const auto place : c10::irange(parts.size())) {
+      parts[place] = headsOf(args.get<Buffer>(place).value());
+    }
+    const auto made = at::_scaled_dot_product_flash_attention_for_cpu(
+        parts[0], parts[1], parts[2], /*dropout_p=*/0.0, causal, maskOf(args, parts.size()), scale);
+    headsOf(*out).copy_(std::get<0>(made));
+    tensorOf(*logsumexp).copy_(std::get<1>(made));
+  });
+}
+
+ffi::Error attentionBackward(ffi::RemainingArgs args, Output of_query, Output of_key,
+                             Output of_value, bool causal, double scale) {
+  return guarded([&]() {
+    std::array<at::Tensor, 5> parts;  // gradient, query, key, value, output
+    for (const auto place : c10::irange(parts.size())) {
+      parts[place] = headsOf(args.get<Buffer>(place).value());
+    }
+    const auto logsumexp = tensorOf(args.get<Buffer>(parts.size()).value());
+    const auto made = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        parts[0], parts[1], parts[2], parts[3], parts[4], logsumexp, /*dropout_p=*/0.0, causal,
+        maskOf(args, parts.size() + 1), scale);
+    headsOf(*of_query).copy_(std::get<0>(made));
+    headsOf(*of_key).copy_(std::get<1>(made));
+    headsOf(*of_value).copy_(std::get<2>(made));
+  });
+}
+
+XLA_FFI_DEFINE_HANDLER(
+    kAttention, attention,
+    ffi::Ffi::Bind().RemainingArgs().Ret<Buffer>().Ret<Buffer>().Attr<bool>("causal").Attr<double>(
+        "scale"));
+XLA_FFI_DEFINE_HANDLER(kAttentionBackward, attentionBackward,
+                       ffi::Ffi::Bind()
+                           .RemainingArgs()
+                           .Ret<Buffer>()
+                           .Ret<Buffer>()
+                           .Ret<Buffer>()
+                           .Attr<bool>("causal")
+                           .Attr<double>("scale"));
 XLA_FFI_DEFINE_HANDLER(kProduct, product,
                        ffi::Ffi::Bind()
                            .Arg<Buffer>()
@@ -223,6 +275,8 @@ std::vector<std::pair<const char*, void*>> hostCalls() {
       {"torchneuron.product_plus", reinterpret_cast<void*>(kProductPlus)},
       {"torchneuron.convolution", reinterpret_cast<void*>(kConvolution)},
       {"torchneuron.convolution_backward", reinterpret_cast<void*>(kConvolutionBackward)},
+      {"torchneuron.attention", reinterpret_cast<void*>(kAttention)},
+      {"torchneuron.attention_backward", reinterpret_cast<void*>(kAttentionBackward)},
   };
 }
 

@@ -17,7 +17,7 @@ import torch
 from torchneuron.device import launching
 from torchneuron.lowering import emit as e
 from torchneuron.lowering.emit import Scalar, Value
-from torchneuron.lowering.emit.host import before_transpose, host_call
+from torchneuron.lowering.emit.host import Number, before_transpose, host_call
 from torchneuron.lowering.registry import Call, LoweringTable, Rule
 from torchneuron.runtime import xla
 
@@ -109,7 +109,7 @@ def _window(
     transposed: bool,
     output_padding: Sequence[int],
     groups: int,
-) -> dict[str, int | bool | Sequence[int]]:
+) -> dict[str, Number]:
     def complete(numbers: Sequence[int]) -> Sequence[int]:
         return tuple(numbers) * (value.rank - 2) if len(numbers) == 1 else tuple(numbers)
 
@@ -190,3 +190,81 @@ def _convolution_backward(
         None if each is None else each.to(promised.dtype)
         for each, promised in zip(results, call.results, strict=True)
     )
+
+
+def _by_length(value: Value) -> Value:
+    """Turn (batch, heads, length, size) to (batch, length, heads, size), as it mostly comes."""
+    return e.transpose(value, [0, 2, 1, 3])
+
+
+def _attends_here(query: Value, key: Value, value: Value, mask: Value | None) -> bool:
+    """Return whether the kernel takes them: heads in pairs, one size, a mask of their dtype."""
+    return (
+        _is_ours(query, key, value)
+        and _computes(query.dtype)
+        and query.shape[:2] == key.shape[:2]
+        and query.shape[3] == key.shape[3] == value.shape[3]
+        and (mask is None or mask.dtype == query.dtype)
+    )
+
+
+def _how(query: Value, causal: bool, scale: float | None) -> dict[str, Number]:
+    return {
+        "causal": causal,
+        "scale": float(scale) if scale is not None else 1 / math.sqrt(query.shape[3]),
+    }
+
+
+@_on_host("_scaled_dot_product_flash_attention_for_cpu")
+def _attention(
+    call: Call,
+    query: Value,
+    key: Value,
+    value: Value,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Value | None = None,
+    scale: float | None = None,
+) -> tuple[Value, Value] | None:
+    if dropout_p != 0 or not _attends_here(query, key, value, attn_mask):
+        return None
+    operands = [_by_length(each) for each in (query, key, value)]
+    operands += [] if attn_mask is None else [attn_mask]
+    shape = operands[0].shape
+    logsumexp = call.results[1]
+    output, sums = host_call(
+        "torchneuron.attention",
+        operands,
+        [(shape, call.dtype), (tuple(logsumexp.shape), logsumexp.dtype)],
+        _how(query, is_causal, scale),
+    )
+    return _by_length(output), sums
+
+
+@_on_host("_scaled_dot_product_flash_attention_for_cpu_backward")
+def _attention_backward(
+    call: Call,
+    gradient: Value,
+    query: Value,
+    key: Value,
+    value: Value,
+    output: Value,
+    logsumexp: Value,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Value | None = None,
+    scale: float | None = None,
+) -> tuple[Value, ...] | None:
+    if dropout_p != 0 or not _attends_here(query, key, value, attn_mask):
+        return None
+    tensors = [_by_length(each) for each in (gradient, query, key, value, output)]
+    operands = [*tensors, logsumexp, *([] if attn_mask is None else [attn_mask])]
+    made = host_call(
+        "torchneuron.attention_backward",
+        operands,
+        [(each.shape, each.dtype) for each in tensors[1:4]],
+        _how(query, is_causal, scale),
+    )
+    return tuple(_by_length(each) for each in made)

@@ -11,6 +11,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 from torchneuron.lowering.emit.types import tensor_type
 from torchneuron.lowering.emit.value import Value
 
+Number = int | bool | float | Sequence[int]
 # XLA's typed foreign function interface.
 _API_VERSION = 4
 
@@ -19,7 +20,7 @@ def host_call(
     name: str,
     operands: Sequence[Value],
     results: Sequence[tuple[Sequence[int], torch.dtype]],
-    attributes: Mapping[str, int | bool | Sequence[int]],
+    attributes: Mapping[str, Number],
 ) -> list[Value]:
     """Call a function of this process; operands and results are row-major.
 
@@ -60,9 +61,11 @@ def before_transpose(value: Value) -> tuple[Value, list[int]]:
     return source, [before[dim] for dim in order]
 
 
-def _attribute(number: int | bool | Sequence[int]) -> ir.Attribute:
+def _attribute(number: Number) -> ir.Attribute:
     if isinstance(number, bool):
         return ir.BoolAttr.get(number)
+    if isinstance(number, float):
+        return ir.FloatAttr.get(ir.F64Type.get(), number)
     if isinstance(number, int):
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
     return ir.DenseI64ArrayAttr.get(list(number))
