@@ -100,9 +100,12 @@ void prepareArguments(Frame& frame, Originals& originals, const c10::FunctionSch
 }
 
 void giveBackResults(Frame& frame, const OpRecord& record, size_t num_results, Stack& stack) {
-  for (size_t i = stack.size() - num_results; i < stack.size(); ++i) {
-    auto& value = stack[i];
-    if (value.isTensor()) {
+  const auto first = stack.size() - num_results;
+  for (size_t i = 0; i < num_results; ++i) {
+    auto& value = stack[first + i];
+    if (value.isTensor() && C10_UNLIKELY((record.host_results >> i) & 1)) {
+      value = value.toTensor().clone();  // the kernel's own lies in the device's pool
+    } else if (value.isTensor()) {
       value = frame.wrap(std::move(value).toTensor());
     } else if (value.isTensorList()) {
       c10::List<at::Tensor> results;

@@ -36,6 +36,11 @@ bool mixesDevices(std::string_view base) {
          std::find(std::begin(kOps), std::end(kOps), base) != std::end(kOps);
 }
 
+// Batch sizes are read on the host, which steps through a packed sequence by them.
+uint8_t hostResults(std::string_view base) {
+  return base == "aten::_pack_padded_sequence" ? 0b10 : 0;
+}
+
 std::string_view baseName(std::string_view full_name) {
   const auto dot = full_name.find('.');
   return dot == std::string_view::npos ? full_name : full_name.substr(0, dot);
@@ -77,7 +82,8 @@ std::mutex& registryMutex() {
 OpRecord::OpRecord(std::string full_name)
     : name(std::move(full_name)),
       mixes_devices(mixesDevices(baseName(name))),
-      foreign(name.rfind("aten::", 0) != 0) {}
+      foreign(name.rfind("aten::", 0) != 0),
+      host_results(hostResults(baseName(name))) {}
 
 OpRecord& opRecord(const char* name, const char* overload) {
   std::string full_name = name;
