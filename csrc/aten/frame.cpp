@@ -67,9 +67,17 @@ void Frame::noteForeign(const at::Tensor& tensor, Access access) {
 }
 
 void Frame::place(c10::Device device) {
-  if (device_ < 0 && device.type() == c10::kPrivateUse1) {
-    device_ = resolveIndex(device);
+  if (device_ < 0) {
+    if (device.type() == c10::kPrivateUse1) {
+      device_ = resolveIndex(device);
+    }
+    return;
   }
+  TORCH_CHECK_NOT_IMPLEMENTED(device.type() == c10::kPrivateUse1 && resolveIndex(device) == device_,
+                              op_.name, " cannot put its result on ", device,
+                              ": its operands are on neuron:", static_cast<int>(device_),
+                              "\n\nhint: leave out the device, then move the result with .to(\"",
+                              device, "\")");
 }
 
 void Frame::begin() {
