@@ -52,7 +52,7 @@ c10::IValue aliasOptionalList(Frame& frame, Originals& originals, const c10::IVa
   for (size_t i = 0; i < list.size(); ++i) {
     std::optional<at::Tensor> tensor = list.get(i);
     if (tensor.has_value() && tensor->defined()) {
-      tensor = frame.sharedAlias(kept.emplace_back(*std::move(tensor)), access);
+      tensor = frame.sharedIndex(kept.emplace_back(*std::move(tensor)), access);
     }
     aliases.push_back(std::move(tensor));
   }

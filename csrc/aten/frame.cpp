@@ -66,6 +66,19 @@ void Frame::noteForeign(const at::Tensor& tensor, Access access) {
   }
 }
 
+// CUDA's rule: what is indexed comes first and decides the device; an index follows it from the
+// CPU for free, but not from a device to the CPU.
+at::Tensor Frame::sharedIndex(const at::Tensor& index, Access access) {
+  const bool on_host = index.is_cpu();
+  TORCH_CHECK(on_host || device_ >= 0 || !index.is_privateuseone(),
+              "indices should be either on cpu or on the same device as the indexed tensor, but "
+              "found indices on ",
+              index.device(), " for a tensor that is not there (in ", op_.name,
+              ")\n\nhint: move the index with .cpu(), or the tensor with .to(\"", index.device(),
+              "\")");
+  return on_host && device_ >= 0 ? index : sharedAlias(index, access);
+}
+
 void Frame::place(c10::Device device) {
   if (device_ < 0) {
     if (device.type() == c10::kPrivateUse1) {

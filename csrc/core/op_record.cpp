@@ -13,17 +13,11 @@ namespace {
 
 static_assert(static_cast<int>(c10::ScalarType::NumOptions) <= 64, "dtype masks are 64 bits");
 
-// Ops that take some operand from the CPU on every accelerator of PyTorch: indices, lengths, the
-// bookkeeping of nested tensors. Not a namespace variable: kernels are registered
-// while libraries load, in no order.
+// Ops that take some operand from the CPU on every accelerator of PyTorch: lengths, the bookkeeping
+// of nested tensors. Not a namespace variable: kernels are registered while libraries load, in no
+// order.
 bool mixesDevices(std::string_view base) {
   static constexpr std::string_view kOps[] = {
-      "aten::index",
-      "aten::index_put",
-      "aten::index_put_",
-      "aten::_index_put_impl_",
-      "aten::_unsafe_index",
-      "aten::_unsafe_index_put",
       "aten::_ctc_loss",
       "aten::_ctc_loss_backward",
       "aten::_pack_padded_sequence",
