@@ -167,6 +167,15 @@ PATCHES = (
         replacements.share_storage,
     ),
     Patch(
+        "queue",
+        "torch.multiprocessing.reductions",
+        "reduce_storage",
+        "in a queue's thread an error is printed, and whoever reads the queue waits for ever",
+        "torch/multiprocessing/reductions.py:590",
+        "storage",
+        replacements.reduce_storage,
+    ),
+    Patch(
         "safetensors",
         "safetensors",
         "safe_open",

@@ -8,13 +8,19 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
+from multiprocessing.queues import Queue
+from multiprocessing.reduction import ForkingPickler
+from types import FrameType
 from typing import Any
 
 import torch
+import torch.multiprocessing.reductions
 from torch.overrides import has_torch_function_unary
 
 from torchneuron import _C
 from torchneuron.device.amp import DEFAULT_AUTOCAST_DTYPE
+
+_FEED = Queue._feed.__code__  # type: ignore[attr-defined]
 
 
 def dlpack_device(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -151,14 +157,49 @@ def share_storage(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def share(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
         if self.device.type == "neuron":
-            raise RuntimeError(
-                f"cannot send memory of {self.device} to another process: each process has its "
-                "own devices\n\nhint: send `tensor.cpu()` and move it there with "
-                '`.to("neuron")`'
-            )
+            _refuse_storage(str(self.device))
         return original(self, *args, **kwargs)
 
     return share
+
+
+def reduce_storage(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the receiver of a queue hear that neuron memory cannot be sent.
+
+    What a queue's own thread raises is printed there and nothing is sent, so the receiver, such as
+    a loop over a DataLoader, would wait for ever.
+    """
+
+    @functools.wraps(original)
+    def reduce(storage: Any) -> Any:
+        if storage.device.type == "neuron":
+            if _in_feeder_of_queue():
+                return _refuse_storage, (str(storage.device),)
+            _refuse_storage(str(storage.device))
+        return original(storage)
+
+    # torch registers the function itself; through its name the change can be taken back.
+    ForkingPickler.register(torch.UntypedStorage, _reduce_by_name)
+    return reduce
+
+
+def _reduce_by_name(storage: Any) -> Any:
+    return torch.multiprocessing.reductions.reduce_storage(storage)
+
+
+def _in_feeder_of_queue() -> bool:
+    """Whether the caller pickles for a queue that only prints what fails, as the plain one does."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not _FEED:
+        frame = frame.f_back
+    return frame is not None and frame.f_locals.get("onerror") is Queue._on_queue_feeder_error  # type: ignore[attr-defined]
+
+
+def _refuse_storage(device: str) -> None:
+    raise RuntimeError(
+        f"cannot send memory of {device} to another process: each process has its own devices\n\n"
+        'hint: send `tensor.cpu()` and move it there with `.to("neuron")`'
+    )
 
 
 def safe_open(original: Any) -> Any:
