@@ -5,6 +5,7 @@ Each function takes the original and returns its replacement.
 
 import collections
 import functools
+import itertools
 import sys
 import threading
 from collections.abc import Callable
@@ -200,6 +201,34 @@ def _refuse_storage(device: str) -> None:
         f"cannot send memory of {device} to another process: each process has its own devices\n\n"
         'hint: send `tensor.cpu()` and move it there with `.to("neuron")`'
     )
+
+
+def data_parallel_device(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Name no device to split over, as on a machine without one."""
+
+    @functools.wraps(original)
+    def _get_available_device_type() -> str | None:
+        found = original()
+        return None if found == "neuron" else found
+
+    return _get_available_device_type
+
+
+def data_parallel(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse modules on the device; for `DataParallel.forward` and for the function."""
+
+    @functools.wraps(original)
+    def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        for tensor in itertools.chain(module.parameters(), module.buffers()):
+            if tensor.device.type == "neuron":
+                raise RuntimeError(
+                    f"DataParallel cannot split a batch over neuron devices; the module is on "
+                    f"{tensor.device}\n\nhint: call the module itself, or run a process per device "
+                    "with torch.nn.parallel.DistributedDataParallel"
+                )
+        return original(module, *args, **kwargs)
+
+    return call
 
 
 def safe_open(original: Any) -> Any:
