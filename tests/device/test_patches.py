@@ -81,6 +81,15 @@ def test_data_parallel_on_the_device_is_a_clear_error(device_ids) -> None:
             call()
 
 
+def test_the_older_profiler_warns_once_and_profiles_the_host() -> None:
+    with pytest.warns(UserWarning, match="hint: leave out `use_device`") as warned:
+        profiler = torch.autograd.profiler.profile(use_device="neuron")
+    assert len(warned) == 1 and warned[0].filename == __file__
+    with profiler:
+        torch.ones(3, device="neuron").cos()
+    assert "aten::cos" in {event.name for event in profiler.function_events}
+
+
 @pytest.mark.slow
 def test_flex_attention_takes_neuron_tensors(fresh_script) -> None:
     fresh_script(

@@ -203,6 +203,18 @@ PATCHES = (
         replacements.data_parallel,
     ),
     Patch(
+        "profiler",
+        "torch",
+        "autograd.profiler.profile.__init__",
+        "`use_device` needs timers that an outside device registers in C++; without them every "
+        "operator prints an internal error",
+        "torch/autograd/profiler.py:225",
+        "self enabled use_cuda use_device record_shapes with_flops profile_memory with_stack "
+        "with_modules use_kineto use_cpu experimental_config acc_events custom_trace_id_callback "
+        "post_processing_timeout_s activity_filters",
+        replacements.profile_init,
+    ),
+    Patch(
         "safetensors",
         "safetensors",
         "safe_open",

@@ -8,6 +8,7 @@ import functools
 import itertools
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from multiprocessing.queues import Queue
 from multiprocessing.reduction import ForkingPickler
@@ -229,6 +230,23 @@ def data_parallel(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(module, *args, **kwargs)
 
     return call
+
+
+def profile_init(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the older profiler profile the host, where all work of the device is done."""
+
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, use_device: str | None = None, **kwargs: Any) -> None:  # noqa: N807
+        if use_device == "neuron" and not kwargs.get("use_kineto"):  # torch.profiler sets that
+            warnings.warn(
+                "the profiler has no timer of its own for neuron: the CPU's times are the "
+                "device's\n\nhint: leave out `use_device`",
+                stacklevel=2,
+            )
+            use_device = None
+        original(self, *args, use_device=use_device, **kwargs)
+
+    return __init__
 
 
 def safe_open(original: Any) -> Any:
