@@ -159,7 +159,8 @@ def set_stream(stream: torch.Stream | None) -> None:
 
     Source: torch/cuda/__init__.py. Stability: S.
     """
-    if _checked(stream) is not None:
+    stream = _checked(stream)
+    if stream is not None:
         torch.accelerator.set_stream(stream)
 
 
