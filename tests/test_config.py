@@ -75,6 +75,13 @@ def test_unknown_variable_is_an_error_with_the_near_one() -> None:
     assert caught.value.hint == "did you mean `TORCHNEURON_INSTANCE`?"
 
 
+@pytest.mark.parametrize("name", ["TORCHNEURON_FOO", "TORCHNEURON_", "TORCHNEURON_X"])
+def test_the_part_that_all_names_share_makes_no_near_miss(name: str) -> None:
+    with pytest.raises(UnknownVariableError) as caught:
+        config.load({name: "1"})
+    assert caught.value.hint.startswith("known are TORCHNEURON, ")
+
+
 def test_variables_of_others_and_of_the_build_are_left_alone() -> None:
     assert config.load({"NEURON_NEW": "1", "TORCHNEURONISH": "1", "TORCHNEURON_SANITIZE": "1"})
 

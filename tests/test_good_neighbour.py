@@ -113,13 +113,27 @@ print(torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False).requi
 print(torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype())
 """
 
+DATA_PARALLEL = """
+import torch
+model = torch.nn.Linear(2, 2)
+torch.nn.init.ones_(model.weight); torch.nn.init.zeros_(model.bias)
+parallel = torch.nn.DataParallel(model)
+parallel(torch.ones(4, 2)).sum().backward()
+print(parallel.device_ids, sorted(parallel.state_dict()), model.weight.grad.tolist())
+print(torch.nn.DataParallel(model, device_ids=[0, 1])(torch.ones(1, 2)).tolist())
+try:
+    torch.nn.parallel.data_parallel(model, torch.ones(4, 2))
+except RuntimeError as error:
+    print(error)
+"""
+
 # What looks at a process that has just started runs alone, the rest one after another. `continued`
 # holds what does not change once the device was used; then backward keeps to the calling thread.
 SCRIPTS = {
     "system-threads": SYSTEM_THREADS,
     "fork-first": FORK_FIRST,
     "program": "\n".join([THREAD_COUNTS, BACKWARD, THREADED_BACKWARD, MODES]),
-    "continued": "\n".join([FORKED_BACKWARD, SEEDS, WORKERS]),
+    "continued": "\n".join([FORKED_BACKWARD, SEEDS, DATA_PARALLEL, WORKERS]),
 }
 
 
@@ -159,7 +173,10 @@ def test_cpu_program_behaves_alike_after_the_device_was_used(
 
 
 @pytest.mark.slow
-def test_inductor_on_the_cpu_works_as_without_us(tmp_path: Path) -> None:
+@pytest.mark.parametrize("env", [LOADED, MISTAKEN], ids=["loaded", "mistaken"])
+def test_inductor_on_the_cpu_works_as_without_us(
+    tmp_path: Path, env: dict[str, str | None]
+) -> None:
     source = """
         import os, torch
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(os.getcwd(), "cache")
@@ -170,7 +187,7 @@ def test_inductor_on_the_cpu_works_as_without_us(tmp_path: Path) -> None:
         f(x).backward()
         print(f(x).item(), x.grad.tolist())
     """
-    assert said(source, tmp_path, LOADED, 300) == said(source, tmp_path, AWAY, 300)
+    assert said(source, tmp_path, env, 300) == said(source, tmp_path, AWAY, 300)
 
 
 def test_a_loaded_and_unused_device_is_not_initialized(tmp_path: Path) -> None:

@@ -123,7 +123,10 @@ def cli_page() -> str:
     for name, module in cli.COMMANDS.items():
         parser = argparse.ArgumentParser(add_help=False)
         module.add_arguments(parser)
-        takes = [f"- `{action.metavar}`: {action.help}" for action in parser._actions]
+        takes = [
+            f"- `{action.metavar or ' | '.join(action.choices or ())}`: {action.help}"
+            for action in parser._actions
+        ]
         parts += [f"## torchneuron {name}", inspect.getdoc(module) or "", *takes]
         parts += [f"```text\n{module.EXAMPLES.rstrip()}\n```"]
     return "\n\n".join(parts)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Build the extension with AddressSanitizer and UBSan beside the normal one and run tests on it.
-# Usage: tools/sanitize.sh PYTHON [pytest arguments]; without arguments, the tests of csrc/ run.
+# Usage: tools/sanitize.sh PYTHON [pytest arguments]; without arguments, the tests of
+# csrc/, of the device and of its behaviour run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1

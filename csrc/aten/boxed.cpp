@@ -52,7 +52,7 @@ c10::IValue aliasOptionalList(Frame& frame, Originals& originals, const c10::IVa
   for (size_t i = 0; i < list.size(); ++i) {
     std::optional<at::Tensor> tensor = list.get(i);
     if (tensor.has_value() && tensor->defined()) {
-      tensor = frame.sharedAlias(kept.emplace_back(*std::move(tensor)), access);
+      tensor = frame.sharedIndex(kept.emplace_back(*std::move(tensor)), access);
     }
     aliases.push_back(std::move(tensor));
   }
@@ -100,9 +100,12 @@ void prepareArguments(Frame& frame, Originals& originals, const c10::FunctionSch
 }
 
 void giveBackResults(Frame& frame, const OpRecord& record, size_t num_results, Stack& stack) {
-  for (size_t i = stack.size() - num_results; i < stack.size(); ++i) {
-    auto& value = stack[i];
-    if (value.isTensor()) {
+  const auto first = stack.size() - num_results;
+  for (size_t i = 0; i < num_results; ++i) {
+    auto& value = stack[first + i];
+    if (value.isTensor() && C10_UNLIKELY((record.host_results >> i) & 1)) {
+      value = value.toTensor().clone();  // the kernel's own lies in the device's pool
+    } else if (value.isTensor()) {
       value = frame.wrap(std::move(value).toTensor());
     } else if (value.isTensorList()) {
       c10::List<at::Tensor> results;

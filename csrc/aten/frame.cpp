@@ -66,10 +66,31 @@ void Frame::noteForeign(const at::Tensor& tensor, Access access) {
   }
 }
 
+// CUDA's rule: what is indexed comes first and decides the device; an index follows it from the
+// CPU for free, but not from a device to the CPU.
+at::Tensor Frame::sharedIndex(const at::Tensor& index, Access access) {
+  const bool on_host = index.is_cpu();
+  TORCH_CHECK(on_host || device_ >= 0 || !index.is_privateuseone(),
+              "indices should be either on cpu or on the same device as the indexed tensor, but "
+              "found indices on ",
+              index.device(), " for a tensor that is not there (in ", op_.name,
+              ")\n\nhint: move the index with .cpu(), or the tensor with .to(\"", index.device(),
+              "\")");
+  return on_host && device_ >= 0 ? index : sharedAlias(index, access);
+}
+
 void Frame::place(c10::Device device) {
-  if (device_ < 0 && device.type() == c10::kPrivateUse1) {
-    device_ = resolveIndex(device);
+  if (device_ < 0) {
+    if (device.type() == c10::kPrivateUse1) {
+      device_ = resolveIndex(device);
+    }
+    return;
   }
+  TORCH_CHECK_NOT_IMPLEMENTED(device.type() == c10::kPrivateUse1 && resolveIndex(device) == device_,
+                              op_.name, " cannot put its result on ", device,
+                              ": its operands are on neuron:", static_cast<int>(device_),
+                              "\n\nhint: leave out the device, then move the result with .to(\"",
+                              device, "\")");
 }
 
 void Frame::begin() {

@@ -39,6 +39,8 @@ class Frame {
     return at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(
         alias(tensor, access)));
   }
+  // The same for a member of a list of indices, which may stay on the CPU.
+  at::Tensor sharedIndex(const at::Tensor& index, Access access);
   // A factory's device argument: decides the device where no tensor does.
   void place(c10::Device device);
   // All arguments are known: checks them and directs the kernel's allocations to the device.

@@ -66,7 +66,8 @@ void registerAutocast();
 void registerFirstKernels();
 void registerKernels();
 
-// refusals.cpp: tensors of layouts that the device does not have
+// refusals.cpp: layouts that the device does not have, copies that would lose a quantizer
 void refuseLayout(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+void refuseQuantizedCopy(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace torchneuron

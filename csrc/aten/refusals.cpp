@@ -11,4 +11,11 @@ void refuseLayout(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
       "hint: use the dense form (sparse=False for embeddings), or keep this tensor on the CPU");
 }
 
+void refuseQuantizedCopy(const c10::OperatorHandle& /*op*/, torch::jit::Stack* /*stack*/) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false,
+      "cannot copy a quantized tensor to, from or within the neuron device\n\n"
+      "hint: copy tensor.dequantize(), and quantize the copy");
+}
+
 }  // namespace torchneuron

@@ -8,6 +8,10 @@
 #include <ATen/ops/_nested_tensor_size_native.h>
 #include <ATen/ops/_nested_tensor_storage_offsets_native.h>
 #include <ATen/ops/_nested_tensor_strides_native.h>
+#include <ATen/ops/_to_copy_native.h>
+#include <ATen/ops/copy_native.h>
+#include <ATen/ops/empty_like_native.h>
+#include <ATen/ops/empty_quantized_native.h>
 
 #include <algorithm>
 #include <string_view>
@@ -165,6 +169,14 @@ void registerNestedBookkeeping(Registrar& registrar) {
       "aten::_nested_tensor_storage_offsets");
 }
 
+// They make their result on the device that their arguments name, and copy memory with `copy_`: an
+// alias would keep it where it is.
+void registerMovesOfNested(Registrar& registrar) {
+  registrar.impl<&at::native::_to_copy_nested>("aten::_to_copy");
+  registrar.impl<&at::native::empty_like_nested>("aten::empty_like");
+  registrar.impl<&at::native::copy_nested_>("aten::copy_");
+}
+
 }  // namespace
 
 void registerFirstKernels() {
@@ -194,9 +206,13 @@ void registerKernels() {
 
   Registrar nested(c10::DispatchKey::NestedTensorPrivateUse1);
   registerNestedBookkeeping(nested);
+  registerMovesOfNested(nested);
   registerAll(nested, c10::DispatchKey::NestedTensorCPU);
 
   Registrar quantized(c10::DispatchKey::QuantizedPrivateUse1);
+  quantized.impl<&at::native::empty_quantized>("aten::empty_quantized");
+  quantized.impl("aten::_copy_from", "",
+                 c10::KernelFunction::makeFromBoxedFunction<&refuseQuantizedCopy>());
   registerAll(quantized, c10::DispatchKey::QuantizedCPU);
 
   registerRefusals();

@@ -115,7 +115,7 @@ struct Argument<const c10::List<std::optional<at::Tensor>>&> {
       std::optional<at::Tensor> tensor = tensors.get(i);
       if (tensor.has_value() && tensor->defined()) {
         originals_.push_back(*std::move(tensor));
-        aliases_.push_back(shared(frame, originals_.back(), access));
+        aliases_.push_back(frame.sharedIndex(originals_.back(), access));
       } else {
         aliases_.push_back(std::move(tensor));
       }

@@ -86,24 +86,27 @@ void NeuronAllocator::recordStream(const c10::DataPtr& /*ptr*/, c10::Stream /*st
 }
 
 DeviceStats NeuronAllocator::getDeviceStats(c10::DeviceIndex device) {
+  checkDevice(device);
   Pool* pool = existingPool(device);
   return pool != nullptr ? pool->stats() : DeviceStats();
 }
 
 void NeuronAllocator::resetAccumulatedStats(c10::DeviceIndex device) {
+  checkDevice(device);
   if (Pool* pool = existingPool(device)) {
     pool->resetAccumulatedStats();
   }
 }
 
 void NeuronAllocator::resetPeakStats(c10::DeviceIndex device) {
+  checkDevice(device);
   if (Pool* pool = existingPool(device)) {
     pool->resetPeakStats();
   }
 }
 
 std::pair<size_t, size_t> NeuronAllocator::getMemoryInfo(c10::DeviceIndex device) {
-  configure();
+  checkDevice(device);
   Pool* pool = existingPool(device);
   const size_t reserved = pool != nullptr ? pool->totals().second : 0;
   return {configuredHbmBytes() - reserved, configuredHbmBytes()};

@@ -79,7 +79,7 @@ void checkDevice(c10::DeviceIndex index) {
   TORCH_CHECK(index >= 0 && index < known.count, "device neuron:", static_cast<int>(index),
               " does not exist: the emulated ", known.instance, " gives this process ",
               static_cast<int>(known.count), " device(s), neuron:0 to neuron:", known.count - 1,
-              "\n\nhint: choose a larger instance with TORCHNEURON_INSTANCE, or see "
+              " [NRN110]\n\nhint: choose a larger instance with TORCHNEURON_INSTANCE, or see "
               "NEURON_RT_VISIBLE_CORES and NEURON_RT_NUM_CORES");
 }
 

@@ -39,7 +39,10 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
     uncheckedSetCurrentDevice(device.index());
   }
   c10::DeviceIndex deviceCount() const noexcept override { return torchneuron::deviceCount(); }
-  c10::DeviceCapability getDeviceCapability(c10::Device /*device*/) const override { return {}; }
+  c10::DeviceCapability getDeviceCapability(c10::Device device) const override {
+    indexOf(device);
+    return {};
+  }
 
   // The engine asks for streams on the thread that calls backward.
   c10::Stream getStream(c10::Device device) const override {
@@ -56,14 +59,20 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
     return newStream(resolveIndex(device));
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
+    checkDevice(stream.device_index());
     return torchneuron::exchangeStream(stream);
   }
   void* getStreamNativeHandle(const c10::Stream stream) const override {
     return reinterpret_cast<void*>(stream.id());
   }
-  bool queryStream(const c10::Stream& /*stream*/) const override { return true; }
-  void synchronizeStream(const c10::Stream& /*stream*/) const override {}
-  void synchronizeDevice(const c10::DeviceIndex /*index*/) const override {}
+  bool queryStream(const c10::Stream& stream) const override {
+    checkDevice(stream.device_index());
+    return true;
+  }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    checkDevice(stream.device_index());
+  }
+  void synchronizeDevice(const c10::DeviceIndex index) const override { checkDevice(index); }
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex index,
               const c10::EventFlag /*flag*/) const override {
@@ -71,6 +80,7 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
                 "an event of neuron:", static_cast<int>(index),
                 " cannot be recorded on a stream of neuron:",
                 static_cast<int>(stream.device_index()), "\n\nhint: make an event for each device");
+    checkDevice(stream.device_index());
     if (*event == nullptr) {
       *event = new EventState;
     }
@@ -89,8 +99,9 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
   }
 
  private:
+  // As `resolveIndex`, but leaves the device unused where no index is to be checked.
   static c10::DeviceIndex indexOf(c10::Device device) {
-    return device.has_index() ? device.index() : currentDevice();
+    return device.has_index() ? resolveIndex(device) : currentDevice();
   }
 };
 

@@ -19,7 +19,9 @@ class NeuronHooks final : public at::PrivateUse1HooksInterface {
   bool isAvailable() const override { return torchneuron::deviceCount() > 0; }
   void init() const override { configure(); }
   // The device has no context of its own: it is ready as soon as it is configured.
-  bool hasPrimaryContext(c10::DeviceIndex /*index*/) const override { return isConfigured(); }
+  bool hasPrimaryContext(c10::DeviceIndex index) const override {
+    return isConfigured() && index >= 0 && index < torchneuron::deviceCount();
+  }
 
   c10::DeviceIndex deviceCount() const override { return torchneuron::deviceCount(); }
   c10::DeviceIndex getCurrentDevice() const override { return currentDevice(); }

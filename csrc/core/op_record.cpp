@@ -13,17 +13,11 @@ namespace {
 
 static_assert(static_cast<int>(c10::ScalarType::NumOptions) <= 64, "dtype masks are 64 bits");
 
-// Ops that take some operand from the CPU on every accelerator of PyTorch: indices, lengths, the
-// bookkeeping of nested tensors. Not a namespace variable: kernels are registered
-// while libraries load, in no order.
+// Ops that take some operand from the CPU on every accelerator of PyTorch: lengths, the bookkeeping
+// of nested tensors. Not a namespace variable: kernels are registered while libraries load, in no
+// order.
 bool mixesDevices(std::string_view base) {
   static constexpr std::string_view kOps[] = {
-      "aten::index",
-      "aten::index_put",
-      "aten::index_put_",
-      "aten::_index_put_impl_",
-      "aten::_unsafe_index",
-      "aten::_unsafe_index_put",
       "aten::_ctc_loss",
       "aten::_ctc_loss_backward",
       "aten::_pack_padded_sequence",
@@ -34,6 +28,11 @@ bool mixesDevices(std::string_view base) {
   };
   return base.starts_with("aten::_nested_") ||
          std::find(std::begin(kOps), std::end(kOps), base) != std::end(kOps);
+}
+
+// Batch sizes are read on the host, which steps through a packed sequence by them.
+uint8_t hostResults(std::string_view base) {
+  return base == "aten::_pack_padded_sequence" ? 0b10 : 0;
 }
 
 std::string_view baseName(std::string_view full_name) {
@@ -77,7 +76,8 @@ std::mutex& registryMutex() {
 OpRecord::OpRecord(std::string full_name)
     : name(std::move(full_name)),
       mixes_devices(mixesDevices(baseName(name))),
-      foreign(name.rfind("aten::", 0) != 0) {}
+      foreign(name.rfind("aten::", 0) != 0),
+      host_results(hostResults(baseName(name))) {}
 
 OpRecord& opRecord(const char* name, const char* overload) {
   std::string full_name = name;

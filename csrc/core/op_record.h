@@ -23,6 +23,8 @@ struct OpRecord {
   bool mixes_devices = false;
   // Of another namespace than aten: its kernel may keep what it is given, or be Python.
   bool foreign = false;
+  // Bit per result that lives on the CPU by definition, whatever device computed it.
+  uint8_t host_results = 0;
 };
 
 // Finds or makes the record; records live as long as the process.

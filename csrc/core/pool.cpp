@@ -19,6 +19,12 @@ std::string bytesText(size_t bytes) {
   return c10::CachingAllocator::format_size(bytes);
 }
 
+// With the exact number too where `other`, to be compared with it, would read the same.
+std::string bytesText(size_t bytes, size_t other) {
+  const auto text = bytesText(bytes);
+  return text == bytesText(other) ? text + " (" + std::to_string(bytes) + " bytes)" : text;
+}
+
 template <typename F>
 void forEachStatArray(DeviceStats& stats, F apply) {
   for (StatArray* array :
@@ -216,19 +222,20 @@ void Pool::emptyCache() {
 
 void Pool::throwOutOfMemory(Refusal refusal, size_t nbytes) {
   const auto [allocated, reserved] = totals();
+  const size_t limit = limitBytes();
+  const size_t free = limit > reserved ? limit - reserved : 0;
   std::ostringstream text;
   text << "neuron:" << static_cast<int>(device_) << " out of memory: tried to allocate "
-       << bytesText(nbytes);
+       << (refusal == Refusal::kLimit ? bytesText(nbytes, free) : bytesText(nbytes));
   const char* hint = nullptr;
   if (refusal == Refusal::kLimit) {
-    const size_t limit = limitBytes();
     text << "; core memory " << bytesText(hbm_bytes_) << " (instance " << instance_
          << ", emulated), ";
     if (limit < hbm_bytes_) {
       text << bytesText(limit) << " of it allowed by the memory fraction, ";
     }
-    text << bytesText(limit > reserved ? limit - reserved : 0) << " free, " << bytesText(allocated)
-         << " allocated, " << bytesText(reserved) << " reserved by this process";
+    text << bytesText(free, nbytes) << " free, " << bytesText(allocated) << " allocated, "
+         << bytesText(reserved) << " reserved by this process";
     hint =
         "free tensors and call torch.neuron.empty_cache(), use a smaller batch or activation "
         "checkpointing, or emulate cores with more memory (TORCHNEURON_INSTANCE)";

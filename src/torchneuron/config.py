@@ -305,10 +305,13 @@ def _value_of(setting: Setting, environ: Mapping[str, str]) -> tuple[Value, str]
 def _unknown(environ: Mapping[str, str]) -> dict[str, UnknownVariableError]:
     """Return an error for each `TORCHNEURON_*` variable that no setting has."""
     known = [setting.name for setting in SETTINGS if setting.name.startswith(PREFIX)]
+    # All begin alike, which alone would make them close to each other.
+    tails = [name.removeprefix(f"{PREFIX}_") for name in known if name != PREFIX]
     return {
         name: UnknownVariableError(
             f"unknown variable {name} (value `{environ[name]}`): nothing reads it",
-            hint=suggestion(name, known) or f"known are {', '.join(known)}",
+            hint=suggestion(name.removeprefix(f"{PREFIX}_"), tails).replace("`", f"`{PREFIX}_", 1)
+            or f"known are {', '.join(known)}",
         )
         for name in sorted(environ)
         if name.startswith(f"{PREFIX}_") and name not in known and name not in BUILD_VARIABLES
@@ -347,6 +350,14 @@ def settings(environ: Mapping[str, str] | None = None) -> list[SettingRow]:
     for name, unknown in _unknown(environ).items():
         rows.append(SettingRow(name, environ[name], "environment", str(unknown)))
     return rows
+
+
+def bytes_of(text: str) -> int | None:
+    """Return a number of bytes that may have a unit, as `1Gi`; None where it is none."""
+    try:
+        return _size(text.strip())
+    except _BadValueError:
+        return None
 
 
 def show(value: Value) -> str:

@@ -313,9 +313,11 @@ def help_page(code: str) -> str:
     return f"{error.code} {error.__name__}\n\n{inspect.getdoc(error)}"
 
 
-def suggestion(word: str, choices: Iterable[str]) -> str:
+def suggestion(word: object, choices: Iterable[str]) -> str:
     """Return ``did you mean `x`?`` for the closest choice, or an empty string."""
     import difflib  # slow to import, and needed for mistakes only
 
+    if not isinstance(word, str):
+        return ""
     near = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
     return f"did you mean `{near[0]}`?" if near else ""

@@ -27,6 +27,13 @@ class OnDevice(Squares):
         return (x * x).cpu(), i
 
 
+class LeftOnDevice(Squares):
+    """The same, left on the device, which no other process can read."""
+
+    def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
+        return torch.full((3,), float(i), device=DEVICE), i
+
+
 class Shards(IterableDataset[int]):
     """A stream in which each worker gives its own part."""
 
@@ -86,6 +93,24 @@ def test_spawned_workers_feed_the_device() -> None:
         OnDevice(), 4, num_workers=1, pin_memory=True, multiprocessing_context="spawn"
     )
     assert_epoch_is_complete(loader, pinned=True)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_batches_that_a_worker_leaves_on_the_device_are_an_error_here(method: str) -> None:
+    loader = DataLoader(
+        LeftOnDevice(), 4, num_workers=1, multiprocessing_context=method, timeout=60
+    )
+    with pytest.raises(RuntimeError, match=r"(?s)memory of neuron:0 to another.*hint: send"):
+        next(iter(loader))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_batches_left_on_the_device_end_a_loop_that_pins_them() -> None:
+    loader = DataLoader(
+        LeftOnDevice(), 4, num_workers=1, multiprocessing_context="fork", pin_memory=True
+    )
+    with pytest.raises(RuntimeError, match="Pin memory thread exited"):
+        next(iter(loader))
 
 
 def test_streams_are_shared_out_among_workers() -> None:

@@ -84,6 +84,45 @@ def test_a_child_that_fails_reports_its_cause(script: Script) -> None:
     assert "child said: True" in process.stdout
 
 
+def test_what_cannot_be_sent_is_an_error_where_it_can_be_caught(script: Script) -> None:
+    process = script(
+        """
+        import torch
+        import torch.multiprocessing as mp
+        from concurrent.futures import ProcessPoolExecutor
+
+        def fill(queue):
+            queue.put([torch.ones(2, device="neuron")])
+            queue.put(torch.zeros(0, device="neuron"))
+            queue.put("whole")
+
+        def caught(act):
+            try:
+                return act()
+            except RuntimeError as error:
+                assert "hint: send `tensor.cpu()`" in str(error)
+                return "refused"
+
+        if __name__ == "__main__":
+            context = mp.get_context("fork")
+            queue = context.Queue()
+            child = context.Process(target=fill, args=(queue,))
+            child.start()
+            print("queue", *(caught(lambda: queue.get(timeout=60)) for _ in range(3)))
+            child.join()
+            x = torch.ones(2, device="neuron")
+            print("simple queue", caught(lambda: context.SimpleQueue().put(x)))
+            print("empty", caught(lambda: context.SimpleQueue().put(x.new_empty(0))))
+            with ProcessPoolExecutor(1, mp_context=context) as pool:
+                print("executor", caught(lambda: pool.submit(print, x).result(60)))
+                print("usable", pool.submit(abs, -2).result(60))
+        """
+    )
+    said = process.stdout.splitlines()
+    assert "queue refused refused whole" in said
+    assert {"simple queue refused", "empty refused", "executor refused", "usable 2"} <= set(said)
+
+
 def test_sharing_memory_keeps_values_and_writes() -> None:
     x = torch.arange(4.0, device=DEVICE)
     try:

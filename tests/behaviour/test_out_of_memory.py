@@ -48,6 +48,8 @@ def test_more_than_the_core_has_is_refused_with_every_figure() -> None:
         assert word in text, f"{word!r} is not in: {text}"
     assert len(re.findall(r"\d[\d.]* (?:bytes|KiB|MiB|GiB)", text)) >= 4, text
     assert "24.00 GiB" in text
+    asked, free = (int(number) for number in re.findall(r"GiB \((\d+) bytes\)", text))
+    assert asked == total + 1 and total - 2**27 < free < asked  # both read 24.00 GiB
     assert torch.neuron.memory_allocated() == allocated
     assert torch.neuron.memory_stats()["num_ooms"] == ooms + 1
     assert torch.equal(keep.cpu(), torch.arange(1000))

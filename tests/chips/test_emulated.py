@@ -42,7 +42,9 @@ def test_number_of_cores_counts_from_core_0_and_0_is_all(asked: int, devices: in
 
 
 def test_trn1_is_data_only() -> None:
-    with pytest.raises(InstanceError, match=r"trn1.2xlarge.*data only") as caught:
+    with pytest.raises(
+        InstanceError, match=r"trn1.2xlarge.*Trainium1 is kept as data only"
+    ) as caught:
         chips.resolve("trn1.2xlarge")
     assert "trn2.3xlarge" in caught.value.hint
     assert "trn1" not in caught.value.hint

@@ -1,5 +1,8 @@
 """torch.accelerator: every function of torch 2.13 but Graph, on the neuron device."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import accelerator
@@ -86,6 +89,54 @@ def test_memory_info() -> None:
     free, total = accelerator.get_memory_info("neuron:3")
     assert total == 24 * GIB and 0 < free <= total
     assert (free, total) == torch.neuron.mem_get_info(3)
+
+
+ABSENT: dict[str, Callable[[int], Any]] = {
+    "current_stream": accelerator.current_stream,
+    "device_index": lambda i: accelerator.device_index(i).__enter__(),
+    "get_device_capability": accelerator.get_device_capability,
+    "get_memory_info": accelerator.get_memory_info,
+    "max_memory_allocated": lambda i: accelerator.max_memory_allocated(f"neuron:{i}"),
+    "max_memory_reserved": accelerator.max_memory_reserved,
+    "memory_allocated": accelerator.memory_allocated,
+    "memory_reserved": accelerator.memory_reserved,
+    "memory_stats": accelerator.memory_stats,
+    "reset_accumulated_memory_stats": accelerator.reset_accumulated_memory_stats,
+    "reset_peak_memory_stats": accelerator.reset_peak_memory_stats,
+    "set_device_index": accelerator.set_device_index,
+    "synchronize": accelerator.synchronize,
+    "stream": lambda i: torch.Stream(f"neuron:{i}"),
+    "set_stream": lambda i: accelerator.set_stream(phantom(i)),
+    "stream_synchronize": lambda i: phantom(i).synchronize(),
+    "stream_query": lambda i: phantom(i).query(),
+    "event_record": lambda i: torch.Event("neuron").record(phantom(i)),
+    "generator": lambda i: torch.Generator(f"neuron:{i}"),
+    "tensor": lambda i: torch.empty(1, device=f"neuron:{i}"),
+}
+
+
+def phantom(index: int) -> torch.Stream:
+    """Name a stream of a device, whether or not it is there."""
+    kind = torch.Stream("neuron").device_type
+    return torch.Stream(stream_id=0, device_index=index, device_type=kind)
+
+
+@pytest.mark.parametrize("name", ABSENT)
+@pytest.mark.parametrize("index", [4, 9, 126])
+def test_a_device_that_is_not_there_is_refused(name: str, index: int) -> None:
+    torch.empty(1, device="neuron")  # before that torch answers some by itself
+    before = accelerator.current_device_index()
+    with pytest.raises(RuntimeError, match=rf"(?s)neuron:{index} does not exist.*NRN110.*hint: "):
+        ABSENT[name](index)
+    assert accelerator.current_device_index() == before
+
+
+@pytest.mark.parametrize("index", [-3, -1])
+def test_an_index_below_zero_is_refused(index: int) -> None:
+    torch.empty(1, device="neuron")
+    for name in ("get_memory_info", "memory_allocated", "memory_stats", "reset_peak_memory_stats"):
+        with pytest.raises((RuntimeError, ValueError), match=str(index)):
+            ABSENT[name](index)
 
 
 def test_host_cache_can_be_emptied() -> None:

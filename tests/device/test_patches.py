@@ -69,6 +69,27 @@ def test_dlpack_of_other_devices_is_as_before() -> None:
         torch.ones(2, device="meta").__dlpack_device__()
 
 
+@pytest.mark.parametrize("device_ids", [None, [0], [0, 1]])
+def test_data_parallel_on_the_device_is_a_clear_error(device_ids) -> None:
+    model = torch.nn.Linear(2, 2, device="neuron")
+    x = torch.ones(4, 2, device="neuron")
+    for call in (
+        lambda: torch.nn.DataParallel(model, device_ids=device_ids)(x),
+        lambda: torch.nn.parallel.data_parallel(model, x, device_ids),
+    ):
+        with pytest.raises(RuntimeError, match=r"(?s)neuron:0.*hint: .*DistributedDataParallel"):
+            call()
+
+
+def test_the_older_profiler_warns_once_and_profiles_the_host() -> None:
+    with pytest.warns(UserWarning, match="hint: leave out `use_device`") as warned:
+        profiler = torch.autograd.profiler.profile(use_device="neuron")
+    assert len(warned) == 1 and warned[0].filename == __file__
+    with profiler:
+        torch.ones(3, device="neuron").cos()
+    assert "aten::cos" in {event.name for event in profiler.function_events}
+
+
 @pytest.mark.slow
 def test_flex_attention_takes_neuron_tensors(fresh_script) -> None:
     fresh_script(

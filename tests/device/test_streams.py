@@ -54,6 +54,21 @@ def test_a_stream_is_a_context_itself() -> None:
     assert torch.neuron.current_stream() == torch.neuron.default_stream()
 
 
+@pytest.mark.parametrize("wrong", ["x", 3, torch.device("neuron")])
+def test_what_is_no_stream_is_refused(wrong: object) -> None:
+    for call in (torch.neuron.stream, torch.neuron.set_stream):
+        with pytest.raises(ValueError, match=r"(?s)expected a stream of a neuron.*hint: "):
+            call(wrong)
+
+
+def test_a_block_that_is_not_open_cannot_be_left() -> None:
+    for block in (torch.neuron.stream(torch.neuron.Stream()), torch.neuron.device(1)):
+        with block:
+            pass
+        with pytest.raises(ValueError, match=r"(?s)not open.*hint: write `with"):
+            block.__exit__(None, None, None)
+
+
 def test_set_stream_holds_for_its_thread() -> None:
     stream = torch.neuron.Stream()
     torch.neuron.set_stream(stream)

@@ -133,6 +133,45 @@ def test_unknown_names_have_a_near_miss(arguments, options, near: str) -> None:
         torchneuron.strict(*arguments, **options)
 
 
+def test_a_name_that_is_no_text_is_refused() -> None:
+    for arguments, options in (((3,), {}), ((None,), {}), (("dtype",), {"target": 3})):
+        with pytest.raises(ArgumentError, match=r"(?s)unknown .*known are.*hint: "):
+            torchneuron.strict(*arguments, **options)
+
+
+def test_a_block_is_left_once_and_where_it_was_entered() -> None:
+    block = torchneuron.strict("dtype")
+    with pytest.raises(ArgumentError, match=r"(?s)not open here.*hint: "):
+        block.__exit__(None, None, None)
+    block.__enter__()
+    errors: list[str] = []
+
+    def leave() -> None:
+        with pytest.raises(ArgumentError, match="another thread") as caught:
+            block.__exit__(None, None, None)
+        errors.append(str(caught.value))
+
+    thread = threading.Thread(target=leave)
+    thread.start()
+    thread.join()
+    assert len(errors) == 1
+    with pytest.raises(StrictError):
+        double()
+    block.__exit__(None, None, None)
+    double()
+    with pytest.raises(ArgumentError, match="left before"):
+        block.__exit__(None, None, None)
+
+
+def test_blocks_may_be_left_in_another_order() -> None:
+    first, second = torchneuron.strict("dtype"), torchneuron.strict("sparse")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    double()
+    second.__exit__(None, None, None)
+
+
 def test_printing_is_not_work_of_the_device(script) -> None:
     process = script(
         """

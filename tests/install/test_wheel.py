@@ -29,6 +29,15 @@ except RuntimeError:
 """
 
 
+BUILD = (sys.executable, "setup.py", "--quiet", "build_ext", "--inplace")
+OTHER_TORCH = """
+import os
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+import torch
+torch.__version__ = "2.12.1+cpu"
+"""
+
+
 def run(*command: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command, its output captured."""
     return subprocess.run(
@@ -82,6 +91,14 @@ def test_install_use_uninstall(environment: Path, wheel: Path, tmp_path: Path) -
 @pytest.mark.parametrize("variable", ["CXX", "PATH"])
 def test_a_missing_compiler_is_named_before_the_build(variable: str, tmp_path: Path) -> None:
     value = "no-such-compiler" if variable == "CXX" else str(tmp_path)
-    done = run(sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", **{variable: value})
+    done = run(*BUILD, **{variable: value})
     assert done.returncode != 0
     assert "no C++ compiler" in done.stderr and "hint: apt-get install g++" in done.stderr
+
+
+def test_another_torch_is_named_before_the_build(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(OTHER_TORCH)
+    done = run(*BUILD, PYTHONPATH=str(tmp_path))
+    assert done.returncode != 0
+    assert "builds against torch 2.13.0, the build environment has 2.12.1" in done.stderr
+    assert "hint: pip install torch==2.13.0" in done.stderr

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,12 @@ def test_assert_no_of_an_unknown_name_names_the_near_one(report: Explanation) ->
     with pytest.raises(ArgumentError, match="unknown kind of record `recompil`") as caught:
         report.assert_no("recompil")
     assert caught.value.hint == "did you mean `recompile`?"
+
+
+@pytest.mark.parametrize("name", [3, None, ["recompile"], ""])
+def test_assert_no_of_what_is_no_name_says_where_names_are(report: Explanation, name: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"(?s)unknown kind.*known are.*hint: "):
+        report.assert_no(name)
 
 
 def test_records_that_differ_in_amounts_only_become_one() -> None:

@@ -9,6 +9,7 @@ import datetime
 from typing import Any
 
 from torchneuron.cli import output
+from torchneuron.errors import ArgumentError
 
 SUMMARY = "list, measure, clear or prune the compiled programs on disk"
 EXAMPLES = """\
@@ -35,7 +36,8 @@ def run(options: argparse.Namespace) -> int:
     """Do it and print what is there, or what was dropped.
 
     Raises:
-        ConfigError: The size, or a setting, does not make sense.
+        ArgumentError: The size does not make sense.
+        ConfigError: A setting does not make sense.
     """
     from torchneuron import config
     from torchneuron.runtime.cache import user_cache
@@ -45,8 +47,13 @@ def run(options: argparse.Namespace) -> int:
     if options.action == "clear":
         dropped = cache.clear()
     elif options.action == "prune":
-        given = {} if options.max_bytes is None else {_DEFAULT: options.max_bytes}
-        bound = config.load(given).cache_max_bytes if given else cache.max_bytes
+        given = options.max_bytes
+        bound = cache.max_bytes if given is None else config.bytes_of(given)
+        if bound is None:
+            raise ArgumentError(
+                f"--max-bytes has the value `{given}`: it is not a number of bytes",
+                hint="write a number, also with K, M, G, Ki, Mi, Gi, such as `1Gi`",
+            )
         dropped = cache.prune(bound)
     shown = dropped if options.action in {"clear", "prune"} else cache.entries()
     rows = [

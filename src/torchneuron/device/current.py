@@ -11,6 +11,7 @@ import torch
 from torchneuron import _C
 from torchneuron.device import refusals
 from torchneuron.device.index import DeviceLike, device_index, written_index
+from torchneuron.errors import ArgumentError
 
 
 def device_count() -> int:
@@ -132,6 +133,11 @@ class device:  # noqa: N801 (the name is torch's)
         trace: TracebackType | None,
     ) -> None:
         """Switch back, whatever happened inside."""
+        if not self._previous:
+            raise ArgumentError(
+                f"a block of the device neuron:{self.idx} was left that is not open",
+                hint="write `with torch.neuron.device(...):` around the code",
+            )
         _C.maybe_exchange_device(self._previous.pop())
 
 

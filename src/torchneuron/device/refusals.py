@@ -19,7 +19,7 @@ import torch
 from torchneuron import _C, ledger
 from torchneuron.config import Config
 from torchneuron.device import frames
-from torchneuron.errors import StrictError
+from torchneuron.errors import ArgumentError, StrictError
 from torchneuron.ledger import Refused
 
 if TYPE_CHECKING:  # `import torch` pays for what is imported here; first use pays for the rest
@@ -72,10 +72,21 @@ def enter(scope: Scope) -> None:
         _publish()
 
 
-def leave() -> None:
-    """Close the innermost block of the calling code."""
-    *outer, scope = _scopes.get()
-    _scopes.set(tuple(outer))
+def leave(scope: Scope) -> None:
+    """Close a block of the calling code, the innermost if it is open several times.
+
+    Raises:
+        ArgumentError: It is not open here.
+    """
+    scopes = _scopes.get()
+    if scope not in scopes:
+        raise ArgumentError(
+            "a `strict` block was left that is not open here: it was left before, or entered in "
+            "another thread or task",
+            hint="write `with torchneuron.strict(...):` around the code, once in each thread",
+        )
+    last = len(scopes) - 1 - scopes[::-1].index(scope)
+    _scopes.set(scopes[:last] + scopes[last + 1 :])
     with _lock:
         _open[scope] -= 1
         if not _open[scope]:

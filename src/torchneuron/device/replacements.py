@@ -5,16 +5,24 @@ Each function takes the original and returns its replacement.
 
 import collections
 import functools
+import itertools
 import sys
 import threading
+import warnings
 from collections.abc import Callable
+from multiprocessing.queues import Queue
+from multiprocessing.reduction import ForkingPickler
+from types import FrameType
 from typing import Any
 
 import torch
+import torch.multiprocessing.reductions
 from torch.overrides import has_torch_function_unary
 
 from torchneuron import _C
 from torchneuron.device.amp import DEFAULT_AUTOCAST_DTYPE
+
+_FEED = Queue._feed.__code__  # type: ignore[attr-defined]
 
 
 def dlpack_device(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -151,14 +159,94 @@ def share_storage(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def share(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
         if self.device.type == "neuron":
-            raise RuntimeError(
-                f"cannot send memory of {self.device} to another process: each process has its "
-                "own devices\n\nhint: send `tensor.cpu()` and move it there with "
-                '`.to("neuron")`'
-            )
+            _refuse_storage(str(self.device))
         return original(self, *args, **kwargs)
 
     return share
+
+
+def reduce_storage(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the receiver of a queue hear that neuron memory cannot be sent.
+
+    What a queue's own thread raises is printed there and nothing is sent, so the receiver, such as
+    a loop over a DataLoader, would wait for ever.
+    """
+
+    @functools.wraps(original)
+    def reduce(storage: Any) -> Any:
+        if storage.device.type == "neuron":
+            if _in_feeder_of_queue():
+                return _refuse_storage, (str(storage.device),)
+            _refuse_storage(str(storage.device))
+        return original(storage)
+
+    # torch registers the function itself; through its name the change can be taken back.
+    ForkingPickler.register(torch.UntypedStorage, _reduce_by_name)
+    return reduce
+
+
+def _reduce_by_name(storage: Any) -> Any:
+    return torch.multiprocessing.reductions.reduce_storage(storage)
+
+
+def _in_feeder_of_queue() -> bool:
+    """Whether the caller pickles for a queue that only prints what fails, as the plain one does."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not _FEED:
+        frame = frame.f_back
+    return frame is not None and frame.f_locals.get("onerror") is Queue._on_queue_feeder_error  # type: ignore[attr-defined]
+
+
+def _refuse_storage(device: str) -> None:
+    raise RuntimeError(
+        f"cannot send memory of {device} to another process: each process has its own devices\n\n"
+        'hint: send `tensor.cpu()` and move it there with `.to("neuron")`'
+    )
+
+
+def data_parallel_device(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Name no device to split over, as on a machine without one."""
+
+    @functools.wraps(original)
+    def _get_available_device_type() -> str | None:
+        found = original()
+        return None if found == "neuron" else found
+
+    return _get_available_device_type
+
+
+def data_parallel(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse modules on the device; for `DataParallel.forward` and for the function."""
+
+    @functools.wraps(original)
+    def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        for tensor in itertools.chain(module.parameters(), module.buffers()):
+            if tensor.device.type == "neuron":
+                raise RuntimeError(
+                    f"DataParallel cannot split a batch over neuron devices; the module is on "
+                    f"{tensor.device}\n\nhint: call the module itself, or run a process per device "
+                    "with torch.nn.parallel.DistributedDataParallel"
+                )
+        return original(module, *args, **kwargs)
+
+    return call
+
+
+def profile_init(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the older profiler profile the host, where all work of the device is done."""
+
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, use_device: str | None = None, **kwargs: Any) -> None:  # noqa: N807
+        if use_device == "neuron" and not kwargs.get("use_kineto"):  # torch.profiler sets that
+            warnings.warn(
+                "the profiler has no timer of its own for neuron: the CPU's times are the "
+                "device's\n\nhint: leave out `use_device`",
+                stacklevel=2,
+            )
+            use_device = None
+        original(self, *args, use_device=use_device, **kwargs)
+
+    return __init__
 
 
 def safe_open(original: Any) -> Any:

@@ -107,7 +107,7 @@ class StreamContext:
 
     def __init__(self, stream: torch.Stream | None) -> None:
         """Keep the stream; nothing changes before the block is entered."""
-        self.stream = stream
+        self.stream = _checked(stream)
         self._displaced: list[tuple[Stream, Stream]] = []
 
     def __enter__(self) -> None:
@@ -124,6 +124,11 @@ class StreamContext:
     ) -> None:
         """Put back what was current on the stream's device, then on the device before."""
         if self.stream is not None:
+            if not self._displaced:
+                raise ArgumentError(
+                    f"a block of the stream {self.stream} was left that is not open",
+                    hint="write `with torch.neuron.stream(...):` around the code",
+                )
             before, on_device = self._displaced.pop()
             set_stream(on_device)
             set_stream(before)
@@ -134,6 +139,9 @@ def stream(stream: torch.Stream | None) -> StreamContext:
 
     Args:
         stream: The stream; `None` changes nothing.
+
+    Raises:
+        ArgumentError: It is no stream of a neuron device.
 
     Source: torch/cuda/__init__.py; vendor's distributed guide. Stability: S.
     """
@@ -146,8 +154,12 @@ def set_stream(stream: torch.Stream | None) -> None:
     Args:
         stream: The stream; `None` changes nothing.
 
+    Raises:
+        ArgumentError: It is no stream of a neuron device.
+
     Source: torch/cuda/__init__.py. Stability: S.
     """
+    stream = _checked(stream)
     if stream is not None:
         torch.accelerator.set_stream(stream)
 
@@ -172,6 +184,16 @@ def default_stream(device: DeviceLike = None) -> Stream:
     Source: torch/cuda/__init__.py. Stability: S.
     """
     return Stream(stream_id=0, device_index=device_index(device), device_type=_DEVICE_TYPE)
+
+
+def _checked(stream: torch.Stream | None) -> torch.Stream | None:
+    """Return the stream, or refuse what is none of the device's."""
+    if stream is None or (isinstance(stream, torch.Stream) and stream.device.type == "neuron"):
+        return stream
+    raise ArgumentError(
+        f"expected a stream of a neuron device, got `{stream!r}` ({type(stream).__name__})",
+        hint="make one with `torch.neuron.Stream()`, or pass None to change nothing",
+    )
 
 
 def _index_of(device: DeviceLike) -> int:

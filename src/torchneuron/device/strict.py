@@ -58,5 +58,9 @@ class strict(contextlib.ContextDecorator):  # noqa: N801 (used like a function)
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Refuse again only what was refused before."""
-        refusals.leave()
+        """Refuse again only what was refused before.
+
+        Raises:
+            ArgumentError: The block is not open in this thread.
+        """
+        refusals.leave(self._scope)

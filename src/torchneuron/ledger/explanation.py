@@ -139,10 +139,10 @@ class Explanation:
             ...     step(model, batch)
             >>> report.assert_no("host_sync")
         """
-        if name not in NAMES:
+        if not isinstance(name, str) or name not in NAMES:
             raise ArgumentError(
                 f"unknown kind of record `{name}`: known are {', '.join(NAMES)}",
-                hint=suggestion(name, NAMES),
+                hint=suggestion(name, NAMES) or "`.to_dict()` has a key for each kind",
             )
         self.refresh()
         records = self._records[NAMES[name]]

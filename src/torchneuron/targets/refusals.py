@@ -203,5 +203,5 @@ def check_category(name: str) -> Category:
             return category
     raise ArgumentError(
         f"unknown category `{name}`: known are {', '.join(CATEGORIES)}",
-        hint=suggestion(name, CATEGORIES),
+        hint=suggestion(name, CATEGORIES) or "leave the categories out to mean all of them",
     )
