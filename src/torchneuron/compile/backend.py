@@ -18,7 +18,7 @@ from torchneuron.compile.segment import Segment
 from torchneuron.device import refusals
 from torchneuron.errors import CompileError
 from torchneuron.ledger import HostFallback
-from torchneuron.lowering import decompose
+from torchneuron.lowering import decompose, grouped
 from torchneuron.lowering.graph import LoweringError, source_line
 from torchneuron.runtime import xla
 
@@ -55,7 +55,7 @@ def neuron(
         fw_compiler=compile_one,
         bw_compiler=compile_one,
         inference_compiler=compile_one,
-        decompositions=decompose.decompositions(),
+        decompositions={**decompose.decompositions(), **grouped.foreign()},
         partition_fn=partition_joint,
     )
     return compiler(graph, inputs)

@@ -10,6 +10,7 @@ import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._ops import OpOverload
 
+from torchneuron.lowering import grouped, recurrent
 from torchneuron.lowering.encoder import encoder_layer
 from torchneuron.lowering.registry import TABLE
 
@@ -30,6 +31,8 @@ def decompositions() -> dict[OpOverload, Callable[..., Any]]:
     chosen = {
         **core_aten_decompositions(),
         **get_decompositions(packets),
+        **recurrent.CELLS,
+        torch.ops.aten._grouped_mm.default: grouped.grouped_mm,
         torch.ops.aten._transformer_encoder_layer_fwd.default: encoder_layer,
     }
     return {
