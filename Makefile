@@ -22,7 +22,7 @@ NATIVE_READY := build/.native-ready
 INSTALL := TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(BIN)/python -m pip install --quiet --no-build-isolation
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check build format lint types docs bench conformance sanitize wheel clean
+.PHONY: help demo test check build format lint types docs bench conformance models sanitize wheel clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ bench: build ## measure against the CPU in one process; writes benchmarks/report
 
 conformance: build ## PyTorch's operator database, 30 samples an entry; writes the dated report
 	@$(BIN)/python tools/conformance_report.py $(CONFORMANCE_ARGS)
+
+models: build ## every architecture of the model suite, eager and compiled; writes the dated report
+	@$(BIN)/python tools/models_report.py $(MODELS_ARGS)
 
 sanitize: $(DEV_READY) ## build with ASan and UBSan beside the normal build, run the tests of csrc/
 	@tools/sanitize.sh $(BIN)/python
