@@ -96,3 +96,24 @@ def test_compiled_groups_stay_in_the_program() -> None:
     report.assert_no("host_fallback")
     for one, other in zip(moved, (rows, weight), strict=True):
         torch.testing.assert_close(one.grad.cpu(), other.grad, rtol=5e-2, atol=5e-2)
+
+
+def test_the_number_of_rows_may_be_dynamic() -> None:
+    import transformers.integrations.moe  # noqa: F401 (its import registers the operators)
+
+    import torchneuron
+
+    def fn(rows: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+        return torch.ops.transformers.grouped_mm_fallback(rows, weight, offs)
+
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    call = torch.compile(fn, backend="neuron", dynamic=True)
+    weight = torch.randn(4, 8, 24)
+    with torchneuron.explain() as report:
+        for num_rows in (5, 9, 16):
+            rows, ends = torch.randn(num_rows, 8), [2, 2, 4, num_rows]
+            inputs = [each.to("neuron") for each in (rows, weight, torch.tensor(ends))]
+            torch.testing.assert_close(call(*inputs).cpu(), loop(rows, weight, ends))
+    report.assert_no("host_fallback")
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 1

@@ -66,7 +66,7 @@ class _Tiles:
 
 def rows_by_group(rows: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
     """Multiply (S, K) by (G, K, N), each row with its group's matrix."""
-    if not rows.numel() or not weight.numel():
+    if not rows.numel() or not weight.numel() or not offs.numel():
         return rows.new_zeros((rows.shape[0], weight.shape[2]))
     tiles = _Tiles(rows.shape[0], offs)
     return tiles.join(torch.bmm(tiles.cut(rows), weight[tiles.group]))
@@ -74,7 +74,7 @@ def rows_by_group(rows: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
 
 def inner_by_group(left: Tensor, right: Tensor, offs: Tensor) -> Tensor:
     """Multiply (M, S) by (S, N) within each group of S: (G, M, N)."""
-    if not left.numel() or not right.numel():
+    if not left.numel() or not right.numel() or not offs.numel():
         return left.new_zeros((offs.shape[0], left.shape[0], right.shape[1]))
     tiles = _Tiles(left.shape[1], offs)
     # Half types are added up in float32, as one product would do it.

@@ -40,7 +40,7 @@ VISION: dict[str, Row] = {
         "image_size": 64, "depth_multiplier": 0.5,
     }),
     "efficientnet": _vision("EfficientNetForImageClassification", {
-        "image_size": 64, "width_coefficient": 1.0, "depth_coefficient": 1.0,
+        "image_size": 64, "width_coefficient": 1.0, "depth_coefficient": 1.0, "hidden_dim": 1280,
         "in_channels": [32, 16, 24], "out_channels": [16, 24, 40], "kernel_sizes": [3, 3, 5],
         "strides": [1, 2, 2], "num_block_repeats": [1, 2, 2], "expand_ratios": [1, 6, 6],
         "depthwise_padding": [], "drop_connect_rate": 0.2,
