@@ -6,19 +6,24 @@ from compile.suite import SUITE
 from compile.suite.compare import compare
 
 DOZEN = (
-    "gpt2",
+    "gpt_neo",
     "llama",
-    "bert",
-    "t5",
+    "modernbert",
+    "bart",
     "mixtral",
     "lfm2",
     "vit",
     "own_resnet",
-    "whisper",
-    "clip",
-    "diffusion_unet",
+    "own_unet",
+    "speech_to_text",
+    "layoutlm",
     "message_passing",
 )
+# Eager, transformers counts tokens per expert with `histc` of integers, as it does on CUDA; the
+# device has the CPU's kernel, which takes floating point only.
+EAGER_FAILURES = {
+    "mixtral": ["run_eager: NotImplementedError: \"histogram_cpu\" not implemented for 'Int'"]
+}
 
 
 # Dynamo warns about what it meets in transformers: caches, gradients of inner tensors.
@@ -27,7 +32,6 @@ DOZEN = (
 @pytest.mark.parametrize("name", DOZEN)
 def test_compiled_training_equals_the_cpus(name: str) -> None:
     outcome = compare(SUITE[name])
-    compiled = [each for each in outcome.failures if not each.startswith(("eager", "run_eager"))]
-    assert compiled == []
-    assert outcome.fallbacks == []
+    assert outcome.failures == EAGER_FAILURES.get(name, [])
+    assert outcome.compiled and outcome.fallbacks == []
     assert outcome.num_programs >= 2
