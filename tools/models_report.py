@@ -93,6 +93,17 @@ def _seconds(row: Row) -> str:
     return f"{row['compile_s']:.0f}" if row["compile_s"] else "-"
 
 
+def failures(rows: Iterable[tuple[str, Row]]) -> list[str]:
+    """Return a bullet per row that fails, with the cause where it is known."""
+    lines = []
+    for name, row in rows:
+        if row["failures"]:
+            more = f" (and {len(row['failures']) - 1} more)" if len(row["failures"]) > 1 else ""
+            cause = f" Cause: {row['known']}." if row["known"] else ""
+            lines.append(f"- `{name}`: {row['failures'][0]}{more}.{cause}")
+    return lines or ["None."]
+
+
 def listed(rows: Iterable[tuple[str, Row]], key: str, nothing: str) -> list[str]:
     """Return a bullet per row that has something under a key."""
     lines = [f"- `{name}`: {'; '.join(row[key])}" for name, row in rows if row[key]]
@@ -141,7 +152,7 @@ def render(data: dict[str, Any]) -> str:
         *listed(rows, "graph_breaks", "None."),
         "## Failures",
         "",
-        *listed(rows, "failures", "None."),
+        *failures(rows),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -159,8 +170,8 @@ def run_all(
         running = {pool.submit(run, name): name for name in names}
         for number, future in enumerate(as_completed(running), start=1):
             name = running[future]
-            row = rows[name] = {**known[name], **future.result()}
-            write({each: rows[each] for each in known if each in rows})
+            row = rows[name] = future.result()
+            write({each: rows[each] | known[each] for each in known if each in rows})
             failed += [name] if row["failures"] else []
             said = "; ".join(row["failures"]) or "equal"
             print(f"{number}/{len(names)} {name}: {said}, {row['took_s']} s", flush=True)

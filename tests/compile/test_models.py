@@ -15,7 +15,7 @@ DOZEN = (
     "vit",
     "own_resnet",
     "own_unet",
-    "speech_to_text",
+    "audio_spectrogram_transformer",
     "layoutlm",
     "message_passing",
 )

@@ -21,6 +21,7 @@ class Row:
         source: `transformers`, or `ours` for a network that is written here.
         has_experts: Check that at least two experts of each layer were hit.
         learning_rate: Of the AdamW steps; what makes the loss fall in twenty.
+        known: Why the row fails, where that is known; the report prints it beside the failure.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class Row:
     source: str = "transformers"
     has_experts: bool = False
     learning_rate: float = 1e-3
+    known: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from compile.suite.compare import compare
 def main(argument: str) -> None:
     """List the rows with their kinds, or run one."""
     if argument == "--list":
-        rows = {name: {"kind": row.kind, "source": row.source} for name, row in SUITE.items()}
+        shown = ("kind", "source", "known")
+        rows = {name: {key: getattr(row, key) for key in shown} for name, row in SUITE.items()}
         sys.stdout.write(json.dumps(rows) + "\n")
         return
     # Dynamo warns about what it meets in transformers: caches, gradients of inner tensors.
