@@ -23,7 +23,7 @@ NATIVE_READY := build/.native-ready
 INSTALL := TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(BIN)/python -m pip install --quiet --no-build-isolation
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check build format lint types docs bench conformance sanitize wheel clean
+.PHONY: help demo test check build format lint types docs bench conformance models sanitize wheel clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ bench: build ## measure against the CPU in one process; writes benchmarks/report
 conformance: build ## PyTorch's operator database, eager and compiled, 30 samples an entry; writes the dated reports
 	@$(BIN)/python tools/conformance_report.py $(CONFORMANCE_ARGS)
 	@$(BIN)/python tools/compiled_report.py
+
+models: build ## every architecture of the model suite, eager and compiled; writes the dated report
+	@$(BIN)/python tools/models_report.py $(MODELS_ARGS)
 
 sanitize: $(DEV_READY) ## build with ASan and UBSan beside the normal build, run the tests of csrc/
 	@tools/sanitize.sh $(BIN)/python

@@ -125,6 +125,7 @@ def render(results: list[dict[str, Any]], declared: list[dict[str, Any]], took_s
         "and shapes, strides, dtypes, shared memory and classes of errors have to be equal always.",
         "*Not applicable* is what CPU itself rejects. Up to 30 samples an entry, every layout:",
         "transposed, sliced, expanded, offset into a larger storage, without elements.",
+        "*Compiled* is equal within rounding: a program takes its sums in another order.",
         "",
     ]
     for suite in dict.fromkeys(result["case"].split("/")[0] for result in results):

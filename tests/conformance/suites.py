@@ -1,4 +1,4 @@
-"""List every case: one operator, module, optimizer or autocast list each."""
+"""List every case: one operator, module, optimizer, autocast list or compiled model each."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -6,11 +6,11 @@ from functools import partial
 
 import torch
 
-from conformance import autocast, modules, operators, optimizers, upstream
+from conformance import autocast, lengths, modules, operators, optimizers, upstream
 from conformance.depth import Depth
 from conformance.tally import Results
 
-SUITES = ("operators", "foreach", "modules", "optimizers", "autocast")
+SUITES = ("operators", "foreach", "modules", "optimizers", "autocast", "compiled")
 KINDS = (
     "forward",
     "backward",
@@ -21,6 +21,7 @@ KINDS = (
     "step",
     "state_dict",
     "autocast",
+    "lengths",
 )
 
 
@@ -65,6 +66,7 @@ def cases() -> list[Case]:
         for name in autocast.LISTS
     ]
     found.append(Case("autocast", "banned", partial(_at_any_depth, autocast.check_banned)))
+    found.append(Case("compiled", "lengths", lengths.check))
     return found
 
 

@@ -15,7 +15,7 @@ from torchneuron.compile import buckets, draws, failures, partition, recompiles
 from torchneuron.compile.failures import RefusedProgramError
 from torchneuron.compile.options import Options, parse
 from torchneuron.compile.segment import Segment, SizeAtCall
-from torchneuron.lowering import decompose
+from torchneuron.lowering import decompose, grouped
 from torchneuron.lowering.graph import LoweringError
 
 _SMALLEST_BUDGET = 1e-9
@@ -59,7 +59,7 @@ def neuron(
         fw_compiler=compile_forward,
         bw_compiler=compile_one,
         inference_compiler=compile_forward,
-        decompositions=decompose.decompositions(),
+        decompositions={**decompose.decompositions(), **grouped.foreign()},
         partition_fn=partition_joint,
     )
     with recompiles.reported(graph, settings.model_name or "graph"):

@@ -10,8 +10,10 @@ import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._ops import OpOverload
 
+from torchneuron.lowering import grouped, recurrent
 from torchneuron.lowering.encoder import encoder_layer
 from torchneuron.lowering.registry import TABLE
+from torchneuron.lowering.weight_norm import weight_norm_backward
 
 # Beyond PyTorch's own core set: what its tables can take apart and ours need not know.
 _MORE = (
@@ -30,6 +32,9 @@ def decompositions() -> dict[OpOverload, Callable[..., Any]]:
     chosen = {
         **core_aten_decompositions(),
         **get_decompositions(packets),
+        **recurrent.CELLS,
+        torch.ops.aten._grouped_mm.default: grouped.grouped_mm,
+        torch.ops.aten._weight_norm_interface_backward.default: weight_norm_backward,
         torch.ops.aten._transformer_encoder_layer_fwd.default: encoder_layer,
     }
     return {
