@@ -15,6 +15,8 @@
 #include <ATen/ops/convolution_backward_overrideable_ops.h>
 #include <ATen/ops/convolution_overrideable_ops.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/histc.h>
+#include <ATen/ops/histc_ops.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/native_dropout_ops.h>
 #include <ATen/ops/ones_like.h>
@@ -61,6 +63,15 @@ std::tuple<at::Tensor, at::Tensor> nativeDropout(const at::Tensor& input, double
   return {input.mul(mask).mul_(keep == 0 ? 0. : 1 / keep), mask};
 }
 
+// Accelerators count integers too, which libraries rely on; the CPU's kernel takes floats only.
+at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min,
+                 const at::Scalar& max) {
+  if (!c10::isIntegralType(self.scalar_type(), /*includeBool=*/false)) {
+    return at::histc(self, bins, min, max);
+  }
+  return at::histc(self.to(at::kDouble), bins, min, max).to(self.scalar_type());
+}
+
 // A CPU tensor of the same metadata without memory, for a decision that reads metadata only. The
 // tensors may be fake ones, traced with sizes that are symbols.
 at::Tensor shellOf(const at::Tensor& tensor) {
@@ -98,6 +109,7 @@ void registerComputedKernels(Registrar& registrar) {
       "aten::convolution_backward_overrideable");
   registrar.impl<&ComputedKernel<ops::native_dropout, &nativeDropout>::call>(
       "aten::native_dropout");
+  registrar.impl<&ComputedKernel<ops::histc, &histc>::call>("aten::histc");
   registrar.impl<&chooseAttention>("aten::_fused_sdp_choice");
 }
 

@@ -19,11 +19,6 @@ DOZEN = (
     "layoutlm",
     "message_passing",
 )
-# Eager, transformers counts tokens per expert with `histc` of integers, as it does on CUDA; the
-# device has the CPU's kernel, which takes floating point only.
-EAGER_FAILURES = {
-    "mixtral": ["run_eager: NotImplementedError: \"histogram_cpu\" not implemented for 'Int'"]
-}
 
 
 # Dynamo warns about what it meets in transformers: caches, gradients of inner tensors.
@@ -32,6 +27,6 @@ EAGER_FAILURES = {
 @pytest.mark.parametrize("name", DOZEN)
 def test_compiled_training_equals_the_cpus(name: str) -> None:
     outcome = compare(SUITE[name])
-    assert outcome.failures == EAGER_FAILURES.get(name, [])
+    assert outcome.failures == []
     assert outcome.compiled and outcome.fallbacks == []
     assert outcome.num_programs >= 2
