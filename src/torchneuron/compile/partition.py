@@ -75,9 +75,14 @@ def split(graph: fx.GraphModule, excluded: Excluded) -> fx.GraphModule:
 
 
 def eager_calls(graph: fx.GraphModule) -> list[fx.Node]:
-    """Return the ATen calls of a split graph that run eagerly."""
+    """Return the calls of a split graph that run eagerly and compute something.
+
+    `with_effects` puts checks and prints in order, which are the host's anyway.
+    """
     return [
         node
         for node in graph.graph.nodes
-        if node.op == "call_function" and isinstance(node.target, OpOverload | HigherOrderOperator)
+        if node.op == "call_function"
+        and isinstance(node.target, OpOverload | HigherOrderOperator)
+        and node.target is not torch.ops.higher_order.with_effects
     ]
