@@ -102,7 +102,6 @@ def _addmm(
 
 
 def _window(
-    value: Value,
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
@@ -110,14 +109,12 @@ def _window(
     output_padding: Sequence[int],
     groups: int,
 ) -> dict[str, Number]:
-    def complete(numbers: Sequence[int]) -> Sequence[int]:
-        return tuple(numbers) * (value.rank - 2) if len(numbers) == 1 else tuple(numbers)
-
+    """Name the operator's numbers; PyTorch's kernel lets one stand for all dimensions itself."""
     return {
-        "stride": complete(stride),
-        "padding": complete(padding),
-        "dilation": complete(dilation),
-        "output_padding": complete(output_padding),
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "output_padding": output_padding,
         "groups": groups,
         "transposed": transposed,
     }
@@ -147,7 +144,7 @@ def _convolution(
         "torchneuron.convolution",
         operands,
         [(call.shape, operands[0].dtype)],
-        _window(value, stride, padding, dilation, transposed, output_padding, groups),
+        _window(stride, padding, dilation, transposed, output_padding, groups),
     )
     return made.to(call.dtype)
 
@@ -175,7 +172,7 @@ def _convolution_backward(
     wanted = [each for each, is_asked in zip(call.results, mask, strict=True) if is_asked]
     made: list[Value] = []
     if wanted:
-        attributes = _window(value, stride, padding, dilation, transposed, output_padding, groups)
+        attributes = _window(stride, padding, dilation, transposed, output_padding, groups)
         made = host_call(
             "torchneuron.convolution_backward",
             operands,
