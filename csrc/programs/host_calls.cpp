@@ -106,29 +106,20 @@ struct Factors {
   at::Tensor left, right, out;
 };
 
-ffi::Error product(Buffer left, Buffer right, Output out, Numbers left_order, Numbers right_order,
+// The third argument, where there is one, is added; it broadcasts to the output.
+ffi::Error product(ffi::RemainingArgs args, Output out, Numbers left_order, Numbers right_order,
                    Numbers sizes) {
   return guarded([&]() {
-    Factors factors(left, right, out, left_order, right_order, sizes);
-    if (factors.left.dim() == 2) {
-      at::mm_out(factors.out, factors.left, factors.right);
-    } else {
-      at::bmm_out(factors.out, factors.left, factors.right);
+    Factors factors(args.get<Buffer>(0).value(), args.get<Buffer>(1).value(), out, left_order,
+                    right_order, sizes);
+    const auto& [left, right, made] = std::tie(factors.left, factors.right, factors.out);
+    const bool is_batched = left.dim() == 3;
+    if (args.size() == 2) {
+      is_batched ? at::bmm_out(made, left, right) : at::mm_out(made, left, right);
+      return;
     }
-  });
-}
-
-// The addend broadcasts to the output.
-ffi::Error productPlus(Buffer addend, Buffer left, Buffer right, Output out, Numbers left_order,
-                       Numbers right_order, Numbers sizes) {
-  return guarded([&]() {
-    Factors factors(left, right, out, left_order, right_order, sizes);
-    const auto plus = tensorOf(addend).expand(factors.out.sizes());
-    if (factors.left.dim() == 2) {
-      at::addmm_out(factors.out, plus, factors.left, factors.right);
-    } else {
-      at::baddbmm_out(factors.out, plus, factors.left, factors.right);
-    }
+    const auto plus = tensorOf(args.get<Buffer>(2).value()).expand(made.sizes());
+    is_batched ? at::baddbmm_out(made, plus, left, right) : at::addmm_out(made, plus, left, right);
   });
 }
 
@@ -228,17 +219,7 @@ XLA_FFI_DEFINE_HANDLER(kAttentionBackward, attentionBackward,
                            .Attr<double>("scale"));
 XLA_FFI_DEFINE_HANDLER(kProduct, product,
                        ffi::Ffi::Bind()
-                           .Arg<Buffer>()
-                           .Arg<Buffer>()
-                           .Ret<Buffer>()
-                           .Attr<Numbers>("left_order")
-                           .Attr<Numbers>("right_order")
-                           .Attr<Numbers>("sizes"));
-XLA_FFI_DEFINE_HANDLER(kProductPlus, productPlus,
-                       ffi::Ffi::Bind()
-                           .Arg<Buffer>()
-                           .Arg<Buffer>()
-                           .Arg<Buffer>()
+                           .RemainingArgs()
                            .Ret<Buffer>()
                            .Attr<Numbers>("left_order")
                            .Attr<Numbers>("right_order")
@@ -272,7 +253,6 @@ XLA_FFI_DEFINE_HANDLER(kConvolutionBackward, convolutionBackward,
 std::vector<std::pair<const char*, void*>> hostCalls() {
   return {
       {"torchneuron.product", reinterpret_cast<void*>(kProduct)},
-      {"torchneuron.product_plus", reinterpret_cast<void*>(kProductPlus)},
       {"torchneuron.convolution", reinterpret_cast<void*>(kConvolution)},
       {"torchneuron.convolution_backward", reinterpret_cast<void*>(kConvolutionBackward)},
       {"torchneuron.attention", reinterpret_cast<void*>(kAttention)},

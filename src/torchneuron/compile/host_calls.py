@@ -73,9 +73,9 @@ def _multiply(left: Value, right: Value, addend: Value | None, dtype: torch.dtyp
     operands = [_kept(left), _kept(right)]
     made_dtype = operands[0].dtype
     if addend is not None:
-        operands.insert(0, addend.to(made_dtype))
+        operands.append(addend.to(made_dtype))
     [made] = host_call(
-        "torchneuron.product_plus" if addend is not None else "torchneuron.product",
+        "torchneuron.product",
         operands,
         [((*batch, rows, columns), made_dtype)],
         {
