@@ -68,9 +68,13 @@ def nonnegative(index: Value, size: int) -> Value:
     return e.select(index < 0, index + size, index)
 
 
+def index_dtype(size: int) -> torch.dtype:
+    """Return the narrower of int32 and int64 that holds indices into a size, and the size."""
+    return torch.int32 if size <= torch.iinfo(torch.int32).max else torch.int64
+
+
 def _vectors(parts: Sequence[Value], sizes: Sequence[int]) -> Value:
-    narrow = max(sizes, default=0) <= torch.iinfo(torch.int32).max
-    dtype = torch.int32 if narrow else torch.int64
+    dtype = index_dtype(max(sizes, default=0))
     columns = [e.reshape(each.to(dtype), (*each.shape, 1)) for each in parts]
     return e.concatenate(columns, columns[0].rank - 1)
 

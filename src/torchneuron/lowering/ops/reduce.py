@@ -9,6 +9,7 @@ import torch
 
 from torchneuron.lowering import emit as e
 from torchneuron.lowering.emit import Scalar, Value
+from torchneuron.lowering.ops.index import index_dtype
 from torchneuron.lowering.registry import Call, lowers
 
 Dims = int | Sequence[int] | None
@@ -138,24 +139,15 @@ def extreme_and_index(
     if not value.rank:
         return value, e.full((), 0, torch.int64)
     dim %= value.rank
-
-    def better(a: Value, i: Value, b: Value, j: Value) -> list[Value]:
-        ahead = b > a if largest else b < a
-        equal = b.eq(a)
-        if value.is_float:
-            ahead |= e.isnan(b) & ~e.isnan(a)
-            equal |= e.isnan(b) & e.isnan(a)
-        # XLA may combine in any order, so a tie goes by the index.
-        chosen = ahead | (equal & (j < i))
-        return [e.select(chosen, b, a), e.select(chosen, j, i)]
-
-    # A place that no element has: it gives way to any element, one equal to `start` too.
-    start = e.lowest(value.dtype) if largest else e.highest(value.dtype)
-    places = e.iota(value.shape, dim)
-    values, index = e.reduce_many(
-        [widened(value), places], [start, value.shape[dim]], [dim], better, keepdim=keepdim
-    )
-    return values.to(value.dtype), index
+    count = value.shape[dim]
+    extreme = (e.reduce_max if largest else e.reduce_min)(value, [dim], keepdim=True)
+    places = e.iota(value.shape, dim, index_dtype(count))
+    # Two reductions of one operand: chips take no reduction of pairs, and XLA:CPU vectorizes none.
+    chosen = e.select(value.eq(extreme), places, count)
+    if value.is_float:  # where there is one, it is the extreme, and equal to nothing
+        chosen = e.select(e.isnan(value), places, chosen)
+    index = e.reduce_min(chosen, [dim], keepdim=keepdim).to(torch.int64)
+    return e.reshape(extreme, index.shape), index
 
 
 _extreme_rules("max", largest=True)
