@@ -123,32 +123,6 @@ def highest(dtype: torch.dtype) -> Scalar:
     return math.inf if dtype.is_floating_point else torch.iinfo(dtype).max
 
 
-def reduce_many(
-    values: Sequence[Value],
-    starts: Sequence[Scalar],
-    dims: Sequence[int],
-    body: Callable[..., Sequence[Value]],
-    *,
-    keepdim: bool = False,
-) -> list[Value]:
-    """Reduce several values of one shape at once; `body(*accumulated, *new)` combines scalars."""
-    dims = sorted({dim % values[0].rank for dim in dims}) if values[0].rank else []
-    if not dims:
-        return list(values)
-    shape = tuple(size for dim, size in enumerate(values[0].shape) if dim not in dims)
-    op = hlo.ReduceOp(
-        [tensor_type(shape, each.dtype) for each in values],
-        [each.ir for each in values],
-        [full((), start, each.dtype).ir for start, each in zip(starts, values, strict=True)],
-        ir.DenseI64ArrayAttr.get(dims),
-    )
-    fill_block(op.regions[0], [each.dtype for each in (*values, *values)], body)
-    results = [
-        Value(made, shape, each.dtype) for made, each in zip(op.results, values, strict=True)
-    ]
-    return [expand_dims(each, dims) for each in results] if keepdim else results
-
-
 def reduce(
     value: Value,
     start: Scalar,
@@ -158,7 +132,19 @@ def reduce(
     keepdim: bool = False,
 ) -> Value:
     """Reduce dimensions with an associative function of two scalars."""
-    return reduce_many([value], [start], dims, lambda a, b: [combine(a, b)], keepdim=keepdim)[0]
+    dims = sorted({dim % value.rank for dim in dims}) if value.rank else []
+    if not dims:
+        return value
+    shape = tuple(size for dim, size in enumerate(value.shape) if dim not in dims)
+    op = hlo.ReduceOp(
+        [tensor_type(shape, value.dtype)],
+        [value.ir],
+        [full((), start, value.dtype).ir],
+        ir.DenseI64ArrayAttr.get(dims),
+    )
+    fill_block(op.regions[0], [value.dtype] * 2, lambda a, b: [combine(a, b)])
+    made = Value(op.result, shape, value.dtype)
+    return expand_dims(made, dims) if keepdim else made
 
 
 def reduce_sum(value: Value, dims: Sequence[int], *, keepdim: bool = False) -> Value:
@@ -190,6 +176,11 @@ def for_host(is_for_host: bool = True) -> Iterator[None]:
         _for_host.reset(token)
 
 
+def is_for_host() -> bool:
+    """Return whether what is written is for XLA:CPU."""
+    return _for_host.get()
+
+
 def _reduce_extreme(
     value: Value, start: Scalar, dims: Sequence[int], of_two: Combine, keepdim: bool
 ) -> Value:
@@ -199,7 +190,7 @@ def _reduce_extreme(
     `xla_cpu_enable_fast_min_max` says), so for this host floats compare and select. Half types go
     through float32, for which that form is vectorized.
     """
-    if not value.is_float or not _for_host.get():
+    if not value.is_float or not is_for_host():
         return reduce(value, start, dims, of_two, keepdim=keepdim)
     wide = value.to(torch.float32) if value.dtype.itemsize < 4 else value
 
@@ -210,52 +201,33 @@ def _reduce_extreme(
     return reduce(wide, start, dims, keep_nan, keepdim=keepdim).to(value.dtype)
 
 
-def reduce_windows(
-    values: Sequence[Value],
-    starts: Sequence[Scalar],
-    body: Callable[..., Sequence[Value]],
+def reduce_window(
+    value: Value,
+    start: Scalar,
+    combine: Combine,
     *,
     sizes: Sequence[int],
     strides: Sequence[int],
     padding: Sequence[tuple[int, int]],
-    dilation: Sequence[int] | None = None,
-    base_dilation: Sequence[int] | None = None,
-) -> list[Value]:
-    """Reduce the windows of several values of one shape at once; `body` as in `reduce_many`.
-
-    `padding` and the window cover all dimensions; what is padded are the start numbers.
-    """
-    value = values[0]
-    dilated = [
-        (size - 1) * each + 1
-        for size, each in zip(sizes, dilation or [1] * value.rank, strict=True)
-    ]
-    based = [
-        (size - 1) * each + 1 if size else 0
-        for size, each in zip(value.shape, base_dilation or [1] * value.rank, strict=True)
-    ]
+) -> Value:
+    """Reduce each window; sizes, strides and padding (with `start`) cover all dimensions."""
     shape = tuple(
         max((size + low + high - window) // stride + 1, 0)
-        for size, (low, high), window, stride in zip(based, padding, dilated, strides, strict=True)
+        for size, (low, high), window, stride in zip(
+            value.shape, padding, sizes, strides, strict=True
+        )
     )
     pads = ir.DenseIntElementsAttr.get(torch.tensor([list(each) for each in padding]).numpy())
     op = hlo.ReduceWindowOp(
-        [tensor_type(shape, each.dtype) for each in values],
-        [each.ir for each in values],
-        [full((), start, each.dtype).ir for start, each in zip(starts, values, strict=True)],
+        [tensor_type(shape, value.dtype)],
+        [value.ir],
+        [full((), start, value.dtype).ir],
         ir.DenseI64ArrayAttr.get(list(sizes)),
         window_strides=ir.DenseI64ArrayAttr.get(list(strides)),
-        base_dilations=ir.DenseI64ArrayAttr.get(list(base_dilation or [1] * value.rank)),
-        window_dilations=ir.DenseI64ArrayAttr.get(list(dilation or [1] * value.rank)),
         padding=pads,
     )
-    fill_block(op.regions[0], [each.dtype for each in (*values, *values)], body)
-    return [Value(made, shape, each.dtype) for made, each in zip(op.results, values, strict=True)]
-
-
-def reduce_window(value: Value, start: Scalar, combine: Combine, **window: Any) -> Value:
-    """Reduce each window of one value; `window` as of `reduce_windows`."""
-    return reduce_windows([value], [start], lambda a, b: [combine(a, b)], **window)[0]
+    fill_block(op.regions[0], [value.dtype] * 2, lambda a, b: [combine(a, b)])
+    return Value(op.result, shape, value.dtype)
 
 
 def dot_general(

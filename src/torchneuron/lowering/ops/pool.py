@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -48,8 +48,8 @@ class _Window:
             tuple(shape[-rank:]), tuple(outputs[-rank:]), kernel, stride, padding, dilation
         )
 
-    def over(self, rank: int) -> dict[str, Any]:
-        """Return the arguments of `reduce_windows` for a value of a rank.
+    def pads(self) -> list[tuple[int, int]]:
+        """Return the elements before and after each pooled dimension.
 
         The padding after the input is what the number of outputs needs: with `ceil_mode` the last
         window may reach beyond the padding asked for.
@@ -66,21 +66,48 @@ class _Window:
                 strict=True,
             )
         ]
-        leading = rank - len(self.kernel)
-        return {
-            "sizes": [*[1] * leading, *self.kernel],
-            "strides": [*[1] * leading, *self.stride],
-            "padding": [*[(0, 0)] * leading, *zip(self.padding, high, strict=True)],
-            "dilation": [*[1] * leading, *self.dilation],
-        }
+        return list(zip(self.padding, high, strict=True))
+
+    def sums(self, value: Value) -> Value:
+        """Add up each window of the trailing dimensions."""
+        leading = value.rank - len(self.kernel)
+        return e.reduce_window(
+            value,
+            0,
+            lambda a, b: a + b,
+            sizes=[*[1] * leading, *self.kernel],
+            strides=[*[1] * leading, *self.stride],
+            padding=[*[(0, 0)] * leading, *self.pads()],
+        )
 
 
-def later(largest: Value, place: Value, value: Value, other: Value) -> list[Value]:
-    """Choose the larger element and its place; the first of equals, and the last not-a-number."""
-    new_wins = (value > largest) | (value.eq(largest) & (other < place))
+# Values, and where in its plane each of them is.
+Pair = tuple[Value, Value]
+
+
+def later(pair: Pair, other: Pair) -> Pair:
+    """Choose the larger element and its place; the first of equals, and the last not-a-number.
+
+    Of an element and itself it chooses that one, so what is combined may overlap.
+    """
+    (largest, place), (value, new) = pair, other
+    wins = e.select(value.eq(largest), new < place, value > largest)
     if value.is_float:
-        new_wins = e.select(e.isnan(value), ~e.isnan(largest) | (other > place), new_wins)
-    return [e.select(new_wins, value, largest), e.select(new_wins, other, place)]
+        wins = e.select(e.isnan(value), ~(e.isnan(largest) & (new < place)), wins)
+    return e.select(wins, value, largest), e.select(wins, new, place)
+
+
+def _part(pair: Pair, dim: int, start: int, stop: int, step: int = 1) -> Pair:
+    value, place = (e.slice_dim(each, dim, start, stop, step) for each in pair)
+    return value, place
+
+
+def fold(pair: Pair, dim: int) -> Pair:
+    """Reduce a dimension to its largest element, by halves: chips take no reduction of pairs."""
+    while (size := pair[0].shape[dim]) > 1:
+        half = (size + 1) // 2
+        pair = later(_part(pair, dim, 0, half), _part(pair, dim, size - half, size))
+    return pair
 
 
 def places(shape: Sequence[int], rank: int) -> Value:
@@ -105,13 +132,34 @@ def _max_pool(
     """Take each window's largest element and its index in the plane."""
     rank = 3 if "3d" in call.target.name() else 2
     window = _Window.of(value.shape, call.shape, kernel, stride, padding, dilation, rank)
-    largest, place = e.reduce_windows(
-        [value, places(value.shape, rank)],
-        [e.lowest(value.dtype), _NOWHERE],
-        later,
-        **window.over(value.rank),
+    low, high = ([0] * (value.rank - rank) + [*each] for each in zip(*window.pads(), strict=True))
+    wide = widened(value)  # XLA:CPU vectorizes no half types
+    pair = (
+        e.pad(wide, e.lowest(wide.dtype), low, high),
+        e.pad(places(value.shape, rank), _NOWHERE, low, high),
     )
-    return largest, place.to(torch.int64)
+    for each in reversed(range(rank)):
+        pair = _slide(pair, value.rank - rank + each, window, each)
+    return pair[0].to(value.dtype), pair[1].to(torch.int64)
+
+
+def _slide(pair: Pair, dim: int, window: _Window, each: int) -> Pair:
+    """Pool one dimension, the window's number `each`.
+
+    Wide windows are combined of windows half as wide while that takes fewer steps: steps before the
+    last ones do not profit from the stride.
+    """
+    kernel, stride, space = window.kernel[each], window.stride[each], window.dilation[each]
+    width = 1
+    while -(-kernel // width) - 1 > 2 * stride:
+        stop = pair[0].shape[dim]
+        apart = width * space
+        pair = later(_part(pair, dim, 0, stop - apart), _part(pair, dim, apart, stop))
+        width *= 2
+    length = (window.outputs[each] - 1) * stride + 1
+    starts = [*range(0, kernel - width, width), kernel - width]
+    parts = [_part(pair, dim, at * space, at * space + length, stride) for at in starts]
+    return functools.reduce(later, parts)
 
 
 @lowers("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
@@ -180,7 +228,7 @@ def _average_pool(
     rank = 3 if "3d" in call.target.name() else 2
     window = _Window.of(value.shape, call.shape, kernel, stride, padding, [1], rank)
     value = widened(value)
-    sums = e.reduce_window(value, 0, lambda a, b: a + b, **window.over(value.rank))
+    sums = window.sums(value)
     divisors = _divisors(window, count_include_pad, divisor_override, value.dtype)
     return (sums / divisors).to(call.dtype)
 

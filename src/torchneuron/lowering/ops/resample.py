@@ -14,7 +14,7 @@ import torch
 
 from torchneuron.lowering import emit as e
 from torchneuron.lowering.emit import Value
-from torchneuron.lowering.ops.pool import add_at, later, places
+from torchneuron.lowering.ops.pool import Pair, add_at, fold, places
 from torchneuron.lowering.ops.reduce import widened
 from torchneuron.lowering.registry import Call, lowers
 
@@ -94,17 +94,16 @@ def _adaptive_average_backward(call: Call, gradient: Value, value: Value) -> Val
 def _adaptive_max(call: Call, value: Value, output_size: Sequence[int]) -> tuple[Value, Value]:
     """Take each window's largest element; short windows are filled with their last element."""
     rank = len(output_size)
-    pair = [value, places(value.shape, rank)]
+    pair: Pair = (value, places(value.shape, rank))
     for dim in reversed(range(value.rank - rank, value.rank)):
         windows = _windows(value.shape[dim], call.shape[dim])
         most = max((len(each) for each in windows), default=0)
         index = [[each[min(i, len(each) - 1)] for i in range(most)] for each in windows]
         matrix = torch.tensor(index, dtype=torch.int64).reshape(len(windows), most)
-        pair = [_take(each, dim, matrix) for each in pair]
-    dims = [pair[0].rank - 1 - 2 * place for place in range(rank)]
-    starts = [e.lowest(value.dtype), torch.iinfo(torch.int32).max]
-    largest, place = e.reduce_many(pair, starts, dims, later)
-    return largest, place.to(torch.int64)
+        largest, place = fold((_take(pair[0], dim, matrix), _take(pair[1], dim, matrix)), dim + 1)
+        shape = [*value.shape[:dim], *call.shape[dim - value.rank :]]
+        pair = e.reshape(largest, shape), e.reshape(place, shape)
+    return pair[0], pair[1].to(torch.int64)
 
 
 @lowers("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward")
