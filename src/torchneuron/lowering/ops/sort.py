@@ -1,7 +1,8 @@
 """Sorting and what is read off a sorted dimension.
 
 Not-a-number is the greatest, and sorts are stable. XLA:CPU sorts single integers several times
-faster than pairs, so elements of up to 32 bits are packed with their index into one int64.
+faster than pairs, so elements of up to 32 bits are packed with their index into one int64. Chips
+take no sort: for them `sort_network` writes comparisons.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from torchneuron.lowering import emit as e
+from torchneuron.lowering import sort_network
 from torchneuron.lowering.emit import Scalar, Value
 from torchneuron.lowering.ops.reduce import extreme_and_index
 from torchneuron.lowering.ops.scan import scan
@@ -67,8 +69,16 @@ def _key(value: Value) -> Value:
     return e.select(e.isnan(value), 0x7FFFFFFF, ordered)
 
 
-def _sorted_index(rows: Value, descending: bool) -> Value:
-    """Return where in its row each element of the sorted row is."""
+def _sorted_index(rows: Value, descending: bool, count: int | None = None) -> Value:
+    """Return where in its row each element of the sorted row, or of its beginning, is."""
+    count = rows.shape[1] if count is None else count
+    if not rows.numel or not count:
+        return e.full((rows.shape[0], count), 0, torch.int64)
+    order = _host_order if e.is_for_host() else sort_network.order
+    return e.slice_dim(order(rows, descending, count), 1, 0, count)
+
+
+def _host_order(rows: Value, descending: bool, _count: int) -> Value:
     places = e.iota(rows.shape, 1)
     if rows.dtype.itemsize <= 4 and rows.dtype != torch.uint32:
         key = ~_key(rows) if descending else _key(rows)
@@ -110,8 +120,8 @@ def _topk(
     if k == 1 and largest:  # not the smallest: there not-a-number comes last, not first
         _, index = extreme_and_index(rows.matrix, 1, largest=True, keepdim=True)
     else:
-        index = _sorted_index(rows.matrix, descending=largest)
-    return _results(call, rows, e.slice_dim(index, 1, 0, k))
+        index = _sorted_index(rows.matrix, largest, k)
+    return _results(call, rows, index)
 
 
 @lowers("kthvalue")
@@ -119,7 +129,7 @@ def _kthvalue(
     call: Call, value: Value, k: int, dim: int = -1, keepdim: bool = False
 ) -> tuple[Value, Value]:
     rows = Rows.of(value, dim)
-    index = _sorted_index(rows.matrix, descending=False)
+    index = _sorted_index(rows.matrix, descending=False, count=k)
     return _results(call, rows, e.slice_dim(index, 1, k - 1, k))
 
 
@@ -134,7 +144,8 @@ def _median_index(rows: Value, ignore_nan: bool) -> Value:
         return e.slice_dim(index, 1, (length - 1) // 2, (length - 1) // 2 + 1)
     nans = e.reduce_sum(e.isnan(rows).to(torch.int64), [1], keepdim=True)
     if ignore_nan:
-        place = e.maximum((length - 1 - nans) / 2, 0)
+        # A shift, since chips may divide integers as floats.
+        place = e.shift_right_logical(e.maximum(length - 1 - nans, 0), 1)
     else:
         place = e.select(nans > 0, length - nans, (length - 1) // 2)
     return Rows.of(index, 1).pick(place)
