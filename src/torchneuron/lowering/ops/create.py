@@ -41,8 +41,14 @@ def _scalar(call: Call, number: Any, **_: Any) -> Value:
 
 
 def _count(call: Call, start: Any, step: Any) -> Value:
-    """Count from `start`; floats are computed in double as the CPU does, then rounded once."""
+    """Count from `start`; floats are computed in double as the CPU does, then rounded once.
+
+    Whole numbers that float32 holds need no double, which chips do not have.
+    """
     wide = torch.float64 if call.dtype.is_floating_point else torch.int64
+    if wide.is_floating_point and start == int(start) and step == int(step):
+        largest = max(abs(start), abs(start + step * call.shape[0]))
+        wide = torch.float32 if largest <= 1 << 24 else wide
     numbers = e.iota(call.shape, 0, wide)
     if not wide.is_floating_point:
         start, step = int(start), int(step)

@@ -28,9 +28,15 @@ def _bag_of(offsets: Value, count: int, bags: int) -> Value:
     return e.reduce_sum((starts <= places).to(torch.int64), [1]) - 1
 
 
+def _counting(count: int) -> torch.dtype:
+    """Return a dtype exact to a count, float32 where it is: chips accumulate no integers."""
+    return torch.float32 if count <= 1 << 24 else torch.int64
+
+
 def _count(places: Places, used: Value, size: int) -> Value:
     single = Places(places.vectors, (0,), ())
-    return single.write(e.full((size,), 0, torch.int64), used.to(torch.int64), _add)
+    dtype = _counting(used.numel)
+    return single.write(e.full((size,), 0, dtype), used.to(dtype), _add).to(torch.int64)
 
 
 def _column(value: Value, dtype: torch.dtype) -> Value:
@@ -96,10 +102,10 @@ def _largest(
     largest = target.write(lowest, rows, e.maximum)
     count = indices.numel
     wins = rows.eq(e.take(largest, 0, bag)) | e.isnan(rows)
-    order = e.select(wins, e.iota(rows.shape, 0), count)
-    first = target.write(e.full(zeros.shape, count, torch.int64), order, e.minimum)
+    order = e.select(wins, e.iota(rows.shape, 0, _counting(count)), count)
+    first = target.write(e.full(zeros.shape, count, order.dtype), order, e.minimum)
     found = first < count
-    places = e.select(found, first, 0)
+    places = e.select(found, first, 0).to(torch.int64)
     chosen = e.select(found, e.take(indices.to(torch.int64), 0, places), 0)
     return e.select(found, largest, 0), chosen
 

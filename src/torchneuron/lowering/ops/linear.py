@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from torchneuron.lowering import emit as e
 from torchneuron.lowering.emit import Scalar, Value
 from torchneuron.lowering.ops.reduce import widened
@@ -66,9 +68,21 @@ def _vdot(call: Call, left: Value, right: Value) -> Value:
     return _product(left, right, _VECTORS).to(call.dtype)
 
 
+# The sum of as many products of int8 numbers is exact in float32: each is at most 2**14.
+_EXACT_INNER = 1 << 10
+
+
 @lowers("_int_mm")
 def _int_mm(call: Call, left: Value, right: Value) -> Value:
-    return _product(left.to(call.dtype), right.to(call.dtype), _MATRICES)
+    """Multiply int8 matrices as exact runs of floats: of integers chips have no products."""
+    inner = left.shape[1]
+    made = e.full(call.shape, 0, call.dtype)
+    for start in range(0, inner, _EXACT_INNER):
+        stop = min(start + _EXACT_INNER, inner)
+        parts = e.slice_dim(left, 1, start, stop), e.slice_dim(right, 0, start, stop)
+        first, second = (each.to(torch.float32) for each in parts)
+        made = made + _product(first, second, _MATRICES).to(call.dtype)
+    return made
 
 
 @lowers("addmm")
