@@ -117,7 +117,9 @@ class BuildNative(BuildExtension):
 def native_extension() -> CppExtension:
     """Describe `torchneuron._C`: all of csrc/, with the sanitizers if they were asked for."""
     sources = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("csrc/**/*.cpp"))
-    compile_args = ["-O2", "-g0", "-std=c++20", "-fvisibility=hidden", "-Wall", "-Wno-sign-compare"]
+    # PyTorch's headers then include single operators' headers, not all operators.
+    compile_args = ["-DAT_PER_OPERATOR_HEADERS"]
+    compile_args += ["-O2", "-g0", "-std=c++20", "-fvisibility=hidden", "-Wall", "-Wno-sign-compare"]
     link_args = ["-Wl,--strip-all"]
     if SANITIZE:
         # vptr checks need type information that torch's libraries keep to themselves.

@@ -3,7 +3,6 @@
 #include "aten/twin.h"
 #include "core/allocator.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
@@ -51,6 +50,11 @@ tensor_list ToHost::backward(AutogradContext* context, tensor_list grads) {
   return {grads[0].defined() ? ToDevice::apply(grads[0], device) : at::Tensor()};
 }
 
+// As at::autocast::is_autocast_enabled, whose header includes all of ATen.
+bool autocasts() {
+  return !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastPrivateUse1);
+}
+
 }  // namespace
 
 bool partsAreWatched() {
@@ -59,7 +63,7 @@ bool partsAreWatched() {
 }
 
 c10::DeviceIndex bridgeDevice(at::ArrayRef<at::Tensor> tensors) {
-  if (partsAreWatched() || at::autocast::is_autocast_enabled(c10::kPrivateUse1)) {
+  if (partsAreWatched() || autocasts()) {
     return -1;
   }
   c10::DeviceIndex device = -1;

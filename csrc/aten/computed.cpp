@@ -1,5 +1,6 @@
 // Ops that PyTorch gives accelerators under names of their own, computed as the CPU computes
 // their counterparts.
+#include "aten/bridge.h"
 #include "aten/kernels.h"
 #include "aten/unboxed.h"
 
@@ -14,6 +15,7 @@
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/convolution_backward_overrideable_ops.h>
 #include <ATen/ops/convolution_overrideable_ops.h>
+#include <ATen/ops/dropout_native.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/histc.h>
 #include <ATen/ops/histc_ops.h>
@@ -100,16 +102,28 @@ int64_t chooseAttention(const at::Tensor& query, const at::Tensor& key, const at
                                                  scale, enable_gqa);
 }
 
+// PyTorch takes a fused kernel on accelerators, which scales by another route than the CPU's
+// unfused one and differs in the last bit; here the CPU's route is taken.
+at::Tensor dropout(const at::Tensor& input, double p, bool train) {
+  // What is traced comes first: its sizes may be symbols.
+  const bool traced = partsAreWatched() || input.key_set().has(c10::DispatchKey::Python);
+  const bool fused = train && p > 0 && p < 1;
+  if (traced || !fused || input.numel() == 0) {
+    return at::native::dropout(input, p, train);
+  }
+  auto noise = at::empty_like(input);
+  noise.bernoulli_(1 - p);
+  noise.div_(1 - p);
+  return input * noise;
+}
+
 void registerComputedKernels(Registrar& registrar) {
   namespace ops = at::_ops;
-  registrar.impl<&ComputedKernel<ops::convolution_overrideable, &convolutionOverrideable>::call>(
-      "aten::convolution_overrideable");
-  registrar.impl<&ComputedKernel<ops::convolution_backward_overrideable,
-                                 &convolutionBackwardOverrideable>::call>(
-      "aten::convolution_backward_overrideable");
-  registrar.impl<&ComputedKernel<ops::native_dropout, &nativeDropout>::call>(
-      "aten::native_dropout");
-  registrar.impl<&ComputedKernel<ops::histc, &histc>::call>("aten::histc");
+  registerComputedKernel<ops::convolution_overrideable, &convolutionOverrideable>(registrar);
+  registerComputedKernel<ops::convolution_backward_overrideable, &convolutionBackwardOverrideable>(
+      registrar);
+  registerComputedKernel<ops::native_dropout, &nativeDropout>(registrar);
+  registerComputedKernel<ops::histc, &histc>(registrar);
   registrar.impl<&chooseAttention>("aten::_fused_sdp_choice");
 }
 

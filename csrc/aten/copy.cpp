@@ -100,8 +100,8 @@ at::Tensor clone(const at::Tensor& self, std::optional<at::MemoryFormat> memory_
     copyBytes(record, result, self);
     return result;
   }
-  return ComputedKernel<at::_ops::clone, &CpuKernel<at::_ops::clone>::call>::call(self,
-                                                                                  memory_format);
+  static const auto* kernel = kernelOf<at::_ops::clone>().release();
+  return (*kernel)(self, memory_format);
 }
 
 at::Tensor copyFrom(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {

@@ -50,7 +50,7 @@ int64_t chooseAttention(const at::Tensor& query, const at::Tensor& key, const at
                         const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
                         std::optional<double> scale, bool enable_gqa);
 
-// dropout.cpp, for the autograd key
+// computed.cpp, for the autograd key
 at::Tensor dropout(const at::Tensor& input, double p, bool train);
 
 // hot_*.cpp: the ops that training and inference call most, unboxed
@@ -65,9 +65,5 @@ void registerAutocast();
 // all the rest, when the device is first used
 void registerFirstKernels();
 void registerKernels();
-
-// refusals.cpp: layouts that the device does not have, copies that would lose a quantizer
-void refuseLayout(const c10::OperatorHandle& op, torch::jit::Stack* stack);
-void refuseQuantizedCopy(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace torchneuron

@@ -98,15 +98,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gruCellBa
 
 void registerRecurrentKernels(Registrar& registrar) {
   namespace ops = at::_ops;
-  registrar.impl<&ComputedKernel<ops::_thnn_fused_lstm_cell, &lstmCell>::call>(
-      "aten::_thnn_fused_lstm_cell");
-  registrar
-      .impl<&ComputedKernel<ops::_thnn_fused_lstm_cell_backward_impl, &lstmCellBackward>::call>(
-          "aten::_thnn_fused_lstm_cell_backward_impl");
-  registrar.impl<&ComputedKernel<ops::_thnn_fused_gru_cell, &gruCell>::call>(
-      "aten::_thnn_fused_gru_cell");
-  registrar.impl<&ComputedKernel<ops::_thnn_fused_gru_cell_backward, &gruCellBackward>::call>(
-      "aten::_thnn_fused_gru_cell_backward");
+  registerComputedKernel<ops::_thnn_fused_lstm_cell, &lstmCell>(registrar);
+  registerComputedKernel<ops::_thnn_fused_lstm_cell_backward_impl, &lstmCellBackward>(registrar);
+  registerComputedKernel<ops::_thnn_fused_gru_cell, &gruCell>(registrar);
+  registerComputedKernel<ops::_thnn_fused_gru_cell_backward, &gruCellBackward>(registrar);
 }
 
 }  // namespace torchneuron

@@ -1,4 +1,4 @@
-// Every registration with PyTorch's dispatcher. Names only; the kernels are elsewhere.
+// Every registration with PyTorch's dispatcher. Names and refusals; the kernels are elsewhere.
 #include "aten/boxed.h"
 #include "aten/kernels.h"
 #include "aten/lowered.h"
@@ -112,6 +112,22 @@ void registerAll(Registrar& registrar, c10::DispatchKey cpu_key) {
       registrar.impl(name, boxedAliasKernel(op, cpu_key));
     }
   });
+}
+
+// Layouts that the device does not have.
+void refuseLayout(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "'", op.operator_name(),
+      "' on sparse neuron tensors: the neuron device keeps strided tensors only\n\n"
+      "hint: use the dense form (sparse=False for embeddings), or keep this tensor on the CPU");
+}
+
+// Copies that would lose a quantizer.
+void refuseQuantizedCopy(const c10::OperatorHandle& /*op*/, torch::jit::Stack* /*stack*/) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false,
+      "cannot copy a quantized tensor to, from or within the neuron device\n\n"
+      "hint: copy tensor.dequantize(), and quantize the copy");
 }
 
 c10::KernelFunction refusal() {

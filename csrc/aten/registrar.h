@@ -6,6 +6,9 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <memory>
+#include <utility>
+
 namespace torchneuron {
 
 class Registrar {
@@ -20,6 +23,12 @@ class Registrar {
   template <auto function>
   void impl(const char* name, const char* overload = "") {
     impl(name, overload, c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(function)));
+  }
+  // The kernel that `functor` is.
+  template <class Functor>
+  void impl(const char* name, const char* overload, std::unique_ptr<Functor> functor) {
+    impl(name, overload,
+         c10::KernelFunction::makeFromUnboxedFunctor<false, Functor>(std::move(functor)));
   }
   // For operators that have no kernel under this key, of any library.
   void fallback(c10::KernelFunction kernel);

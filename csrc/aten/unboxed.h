@@ -1,4 +1,4 @@
-// The alias kernel as a template over an operator: no IValue, no stack. Which arguments are
+// The alias kernel as a template over a signature: no IValue, no stack. Which arguments are
 // written is read from the schema text at compile time.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <ATen/core/IListRef.h>
 #include <ATen/core/List.h>
 
+#include <memory>
 #include <string_view>
 #include <tuple>
 
@@ -166,62 +167,82 @@ Value giveBack(Frame& /*frame*/, Value result) {
   return result;
 }
 
-// The kernel of Op on neuron: `compute` on CPU aliases of the arguments.
-template <class Op, auto compute, class Schema = typename Op::schema>
-struct ComputedKernel;
+// The kernel on neuron of an operator of this signature: a function of CPU tensors, called with
+// aliases of the arguments. Operators that share a signature share the code.
+template <class Signature>
+class ComputedKernel;
 
-template <class Op, auto compute, class Result, class... Args>
-struct ComputedKernel<Op, compute, Result(Args...)> {
-  static constexpr uint64_t kWritten = writtenArguments(Op::schema_str);
+template <class Result, class... Args>
+class ComputedKernel<Result(Args...)> final : public c10::OperatorKernel {
+ public:
+  using Compute = Result (*)(c10::DispatchKeySet, Args...);
 
-  static Result call(Args... args) {
+  ComputedKernel(OpRecord& record, uint64_t written, Compute compute)
+      : record_(record), written_(written), compute_(compute) {}
+
+  Result operator()(Args... args) const {
     return run(std::index_sequence_for<Args...>(), std::forward<Args>(args)...);
   }
 
  private:
-  static constexpr Access access(size_t i) {
-    return (kWritten >> i) & 1 ? Access::kWrite : Access::kRead;
-  }
+  Access access(size_t i) const { return (written_ >> i) & 1 ? Access::kWrite : Access::kRead; }
 
   template <size_t... I>
-  static Result run(std::index_sequence<I...> /*indices*/, Args... args) {
-    static OpRecord& record = opRecord(Op::name, Op::overload_name);
-    Frame frame(record);
+  Result run(std::index_sequence<I...> /*indices*/, Args... args) const {
+    Frame frame(record_);
     // Braces fix the order of evaluation: left to right, as the schema lists the arguments.
     std::tuple<Argument<Args>...> prepared{
         Argument<Args>(frame, std::forward<Args>(args), access(I))...};
     frame.begin();
     if constexpr (std::is_void_v<Result>) {
-      compute(std::get<I>(prepared).get(frame)...);
+      compute_(kCpuKernel, std::get<I>(prepared).get(frame)...);
       frame.finish();
     } else {
-      Result result = compute(std::get<I>(prepared).get(frame)...);
+      Result result = compute_(kCpuKernel, std::get<I>(prepared).get(frame)...);
       frame.finish();
       if constexpr (std::is_arithmetic_v<Result>) {
-        countHostSync(Op::name, c10::ScalarType::Undefined);
+        countHostSync(record_.name.c_str(), c10::ScalarType::Undefined);
       }
       return giveBack(frame, std::forward<Result>(result));
     }
   }
+
+  OpRecord& record_;
+  uint64_t written_;
+  Compute compute_;
 };
 
-template <class Op, class Schema = typename Op::schema>
-struct CpuKernel;
-template <class Op, class Result, class... Args>
-struct CpuKernel<Op, Result(Args...)> {
-  static Result call(Args... args) {
-    return Op::redispatch(kCpuKernel, std::forward<Args>(args)...);
-  }
-};
-
-// The kernel of Op on neuron: the CPU's.
 template <class Op>
-using AliasKernel = ComputedKernel<Op, &CpuKernel<Op>::call>;
+using KernelOf = ComputedKernel<typename Op::schema>;
+
+// The kernel of Op on neuron: the CPU's where nothing else is given.
+template <class Op>
+std::unique_ptr<KernelOf<Op>> kernelOf(typename KernelOf<Op>::Compute compute = &Op::redispatch) {
+  constexpr uint64_t kWritten = writtenArguments(Op::schema_str);
+  return std::make_unique<KernelOf<Op>>(opRecord(Op::name, Op::overload_name), kWritten, compute);
+}
 
 // Registers the alias kernel of every operator in the list.
 template <class... Ops>
 void registerAliasKernels(Registrar& registrar) {
-  (registrar.impl<&AliasKernel<Ops>::call>(Ops::name, Ops::overload_name), ...);
+  (registrar.impl(Ops::name, Ops::overload_name, kernelOf<Ops>()), ...);
+}
+
+// A function of ours as a kernel calls it: it needs no dispatch keys.
+template <auto compute, class Signature>
+struct WithKeys;
+template <auto compute, class Result, class... Args>
+struct WithKeys<compute, Result(Args...)> {
+  static Result call(c10::DispatchKeySet /*keys*/, Args... args) {
+    return compute(std::forward<Args>(args)...);
+  }
+};
+
+// Registers `compute` as what the kernel of Op does with CPU tensors.
+template <class Op, auto compute>
+void registerComputedKernel(Registrar& registrar) {
+  registrar.impl(Op::name, Op::overload_name,
+                 kernelOf<Op>(&WithKeys<compute, typename Op::schema>::call));
 }
 
 }  // namespace torchneuron

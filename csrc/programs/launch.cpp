@@ -4,11 +4,17 @@
 #include "core/pool.h"
 #include "core/residency.h"
 
-#include <ATen/DLConvertor.h>
+#include <ATen/dlpack.h>
 
 #include <memory>
 
 namespace py = pybind11;
+
+// Of ATen/DLConvertor.h, which includes all of ATen.
+namespace at {
+TORCH_API ScalarType toScalarType(const DLDataType& dtype);
+TORCH_API DLDataType getDLDataType(const Tensor& tensor);
+}  // namespace at
 
 namespace torchneuron {
 namespace {

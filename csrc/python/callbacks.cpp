@@ -1,5 +1,6 @@
 #include "python/callbacks.h"
 
+#include "aten/lowered.h"
 #include "core/device.h"
 #include "core/op_record.h"
 #include "core/trace.h"
@@ -14,6 +15,13 @@
 
 namespace py = pybind11;
 
+// Of torch/csrc/jit/python/pybind_utils.h, which takes the compiler longer to read than this file.
+namespace torch::jit {
+TORCH_PYTHON_API c10::IValue toIValue(py::handle object, const c10::TypePtr& type,
+                                      std::optional<int32_t> length);
+TORCH_PYTHON_API py::object toPyObject(c10::IValue value);
+}  // namespace torch::jit
+
 namespace torchneuron {
 namespace {
 
@@ -23,6 +31,10 @@ py::object& configureCallback() {
   return *callback;
 }
 py::object& refusalCallback() {
+  static auto* callback = new py::object;
+  return *callback;
+}
+py::object& runCallback() {
   static auto* callback = new py::object;
   return *callback;
 }
@@ -87,8 +99,8 @@ class UserFiles {
  private:
   bool decide(const std::string& file) const {
     if (file.empty() || file[0] == '<') {
-      // "<stdin>" and "<string>" are the user's; "<frozen ...>" is Python's.
-      return file.rfind("<frozen", 0) != 0;
+      // "<stdin>" and "<string>" are the user's; "<frozen ...>" is Python's, the other torch.fx's.
+      return file.rfind("<frozen", 0) != 0 && file.rfind("<eval_with_key>", 0) != 0;
     }
     for (const auto& prefix : prefixes_) {
       if (file.rfind(prefix, 0) == 0) {
@@ -162,6 +174,29 @@ void setRefusedRows(const std::vector<std::pair<std::string, std::vector<py::obj
   setRefused(converted, &onRefusal);
 }
 
+std::optional<torch::jit::Stack> runLowered(const OpRecord& op, const c10::FunctionSchema& schema,
+                                            at::ArrayRef<c10::IValue> arguments) {
+  py::gil_scoped_acquire lock;
+  try {
+    py::list given;
+    for (const auto& argument : arguments) {
+      given.append(torch::jit::toPyObject(argument));
+    }
+    const py::object made = runCallback()(op.name, given);
+    if (made.is_none()) {
+      return std::nullopt;
+    }
+    torch::jit::Stack results;
+    size_t place = 0;
+    for (const auto& each : py::reinterpret_borrow<py::list>(made)) {
+      results.push_back(torch::jit::toIValue(each, schema.returns()[place++].type(), std::nullopt));
+    }
+    return results;
+  } catch (py::error_already_set& error) {
+    throwPythonError(error);
+  }
+}
+
 }  // namespace
 
 void bindCallbacks(py::module_& module) {
@@ -180,6 +215,13 @@ void bindCallbacks(py::module_& module) {
         setFrameFinder(&findUserFrame);
       },
       py::arg("prefixes"));
+  module.def(
+      "set_lowered",
+      [](py::object run) {
+        runCallback() = std::move(run);
+        setLoweredRunner(&runLowered);
+      },
+      py::arg("run"));
   module.def("user_frame", []() -> std::optional<std::pair<std::string, int>> {
     const auto where = findUserFrame();
     if (where.file.empty()) {
