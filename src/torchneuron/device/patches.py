@@ -158,6 +158,15 @@ PATCHES = (
         replacements.ask_cpu,
     ),
     Patch(
+        "lstm-without-bias",
+        "torch",
+        "_meta_registrations.rnn_cell_checkSizes",
+        "asks a bias for its device where there is none",
+        "torch/_meta_registrations.py:7743",
+        "input_gates hidden_gates input_bias hidden_bias factor prev_hidden",
+        replacements.check_cell_sizes,
+    ),
+    Patch(
         "compile-routing",
         "torch",
         "_TorchCompileInductorWrapper.__call__",

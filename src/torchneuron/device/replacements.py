@@ -281,6 +281,25 @@ def _on_cpu(value: Any) -> Any:
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
 
 
+def check_cell_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Check a recurrent cell without bias as one that has it."""
+
+    @functools.wraps(original)
+    def rnn_cell_checkSizes(  # noqa: N802
+        input_gates: torch.Tensor,
+        hidden_gates: torch.Tensor,
+        input_bias: torch.Tensor | None,
+        hidden_bias: torch.Tensor | None,
+        factor: int,
+        prev_hidden: torch.Tensor,
+    ) -> None:
+        if input_bias is None and hidden_bias is None:
+            input_bias = hidden_bias = input_gates.new_empty(input_gates.shape[1])
+        original(input_gates, hidden_gates, input_bias, hidden_bias, factor, prev_hidden)
+
+    return rnn_cell_checkSizes
+
+
 CompileBackend = Callable[..., Callable[..., Any]]
 _backend: Callable[[], CompileBackend] | None = None
 
