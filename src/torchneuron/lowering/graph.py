@@ -52,7 +52,7 @@ class Sizes:
 
     def strides(self, fake: torch.Tensor) -> tuple[int, ...] | None:
         """Return a fake tensor's strides in plain numbers, None where sizes do not say them."""
-        strides = fake.stride()
+        strides: tuple[Any, ...] = fake.stride()
         symbols = [each.node.expr.free_symbols for each in strides if not isinstance(each, int)]
         if not self._symbols.keys() >= set().union(*symbols):
             return None
