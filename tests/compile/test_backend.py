@@ -332,3 +332,14 @@ def test_fallback_execution_true_runs_a_failed_graph_eagerly(
     close(result.detach(), x.detach().sin())
     close(x.grad, x.detach().cos())
     assert report.to_dict()["host_fallbacks"][0]["op"] == "the whole graph"
+
+
+def test_lines_of_calls_between_programs_are_the_users() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.eigvalsh(x * 2) + 1
+
+    x = torch.eye(3, device="neuron")
+    with torchneuron.explain() as report:
+        torch.compile(fn, backend="neuron")(x)
+    executed = {each["op"]: each["file"] for each in report.to_dict()["executed"]}
+    assert executed["aten::_linalg_eigh"] == __file__

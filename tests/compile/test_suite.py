@@ -8,7 +8,7 @@ import torch
 
 from arch.repository import ROOT
 from compile.suite import SUITE
-from compile.suite.compare import Pass, differences, experts_missed
+from compile.suite.compare import Pass, compare_losses, differences, experts_missed
 from tools.models_report import render
 
 REPORT = ROOT / "docs" / "reference" / "models.json"
@@ -51,6 +51,28 @@ def test_equal_passes_have_no_differences() -> None:
 def test_a_difference_is_seen(changed: dict[str, Any], said: str) -> None:
     [found] = differences(passed(**changed), passed())
     assert said in found
+
+
+def test_training_may_part_as_far_as_the_cpu_from_itself() -> None:
+    expected = [2.0, 1.5, 1.0]
+
+    def calm(seed: int) -> list[float]:
+        return [2.0, 1.5 + 1e-5, 1.0]
+
+    def chaotic(seed: int) -> list[float]:
+        return [2.0, 1.5 + 0.01 * seed, 1.0]
+
+    assert compare_losses([2.0, 1.5 + 1e-4, 1.0], expected, calm) == []
+    for train_changed in (calm, chaotic):
+        [said] = compare_losses([2.0, 1.5, 1.2], expected, train_changed)
+        assert said.startswith("step 2")
+    [said] = compare_losses([2.0, 1.55, 1.05], expected, calm)
+    assert said.startswith("step 1")
+    assert compare_losses([2.0, 1.55, 1.05], expected, chaotic) == []
+    [said] = compare_losses([2.0, float("nan"), 1.0], expected, chaotic)
+    assert said.startswith("step 1")
+    [said] = compare_losses([2.0] * 3, [2.0] * 3, calm)
+    assert "does not fall" in said
 
 
 def test_experts_without_a_gradient_are_seen() -> None:

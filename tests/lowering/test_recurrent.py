@@ -51,15 +51,11 @@ def test_gru_cell(has_bias: bool) -> None:
     equals_the_kernel(aten._thnn_fused_gru_cell_backward.default, gradient, workspace, has_bias)
 
 
-# The shape rule of torch 2.13 for an LSTM's cell asks an absent bias for its device.
-NO_BIAS = pytest.mark.xfail(reason="rnn_cell_checkSizes in torch/_meta_registrations.py")
-
-
 @pytest.mark.parametrize(
     ("kind", "bias"),
     [
         (nn.LSTM, True),
-        pytest.param(nn.LSTM, False, marks=NO_BIAS),
+        (nn.LSTM, False),
         (nn.GRU, True),
         (nn.GRU, False),
         (nn.RNN, True),

@@ -11,6 +11,7 @@ from torch._functorch import config as functorch
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._ops import OpOverload
 
+import torchneuron
 from torchneuron.compile import buckets, draws, failures, partition, recompiles
 from torchneuron.compile.failures import RefusedProgramError
 from torchneuron.compile.options import Options, parse
@@ -113,6 +114,7 @@ def compile_graph(
         CompileError: A rule, or the compiler, failed, and `fallback_execution` is not true.
     """
     draws.take_out(graph)
+    _name_code(graph, settings.model_name or "graph")
     refused: set[str] = set()
     while True:
         try:
@@ -147,9 +149,16 @@ def _compile_parts(
     for part_name in [str(node.target) for node in parts.graph.find_nodes(op="call_module")]:
         name = f"{settings.model_name or 'graph'}.{part_name}"
         part = getattr(parts, part_name)
+        _name_code(part, name)
         _call(parts, part_name, Segment(part, name, settings, size_at_call))
-    parts.recompile()
+    _name_code(parts, settings.model_name or "graph")
     return parts
+
+
+def _name_code(graph: fx.GraphModule, name: str) -> None:
+    """Have a graph's code be of a file of this package: its frames are not the user's."""
+    graph.graph._co_fields = {"co_filename": f"{torchneuron.__path__[0]}/<{name}>"}
+    graph.recompile()
 
 
 def _call(parts: fx.GraphModule, name: str, segment: Segment) -> None:

@@ -97,7 +97,7 @@ def take_out(graph: fx.GraphModule) -> None:
             and order.knows_sizes(node)
         ):
             method, numbers = _METHODS[node.target]
-            made = order.draw(node, node.meta["val"], method, *numbers(*node.args))
+            made = order.draw(node, _looks(node), method, *numbers(*node.args))
             node.replace_all_uses_with(made)
             graph.graph.erase_node(node)
         else:
@@ -111,8 +111,10 @@ class _Order:
 
     def __init__(self, graph: fx.Graph) -> None:
         self.graph = graph
-        self._placeholders = list(graph.find_nodes(op="placeholder"))
-        self._last = self._placeholders[-1] if self._placeholders else None
+        placeholders = list(graph.find_nodes(op="placeholder"))
+        # Not tangents, which a joint graph's forward part does not have.
+        self._inputs = [node for node in placeholders if "tangents" not in str(node.target)]
+        self._last = placeholders[-1] if placeholders else None
         self._previous: fx.Node | None = None
 
     def knows_sizes(self, node: fx.Node) -> bool:
@@ -198,7 +200,7 @@ class _Order:
 
     def _place(self, expression: sympy.Expr) -> tuple[fx.Node, int | None] | None:
         """Return the input that is this size, or the one that has it and in which dimension."""
-        for node in self._placeholders:
+        for node in self._inputs:
             value = node.meta["val"]
             if isinstance(value, torch.SymInt) and value.node.expr == expression:
                 return node, None
@@ -206,6 +208,22 @@ class _Order:
                 if isinstance(own, torch.SymInt) and own.node.expr == expression:
                     return node, dim
         return None
+
+
+def _looks(node: fx.Node) -> torch.Tensor:
+    """Return what eager code fills with numbers, where a call of the graph says it wrongly.
+
+    Both `x.bernoulli_(p)` and `torch.bernoulli(x, p)` become the functional operator, which makes a
+    row-major tensor. The first, which dropouts of other kinds are made of, fills `x`.
+    """
+    fake: torch.Tensor = node.meta["val"]
+    if node.target is not _aten.bernoulli.p:
+        return fake
+    _, called = (node.meta.get("source_fn_stack") or [("", None)])[-1]
+    if called in (torch.bernoulli, "bernoulli"):
+        return fake
+    with fake.fake_mode:  # type: ignore[attr-defined]
+        return torch.empty_like(node.args[0].meta["val"])  # type: ignore[union-attr]
 
 
 def _hint(size: int | torch.SymInt) -> int:
@@ -235,7 +253,9 @@ def _take_dropout_apart(order: _Order, node: fx.Node) -> None:
             result = call(_aten.mul.Tensor, value, 0.0)
         else:
             keep = 1.0 - float(p)  # type: ignore[arg-type]
-            noise = order.draw(node, value.meta["val"], "bernoulli_", keep)
+            with fake_mode:
+                like = torch.empty_like(value.meta["val"])
+            noise = order.draw(node, like, "bernoulli_", keep)
             kept = call(_aten.ne.Scalar, noise, 0)
             scaled = call(_aten.div.Scalar, noise, keep)
             result = call(_aten.mul.Tensor, value, scaled)

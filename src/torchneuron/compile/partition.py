@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 
+import sympy
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
@@ -71,7 +72,43 @@ def split(graph: fx.GraphModule, excluded: Excluded) -> fx.GraphModule:
     partitioner = CapabilityBasedPartitioner(
         graph, _Lowerable(excluded), allows_single_node_partition=True
     )
-    return partitioner.partition_and_fuse()
+    parts = partitioner.partition_and_fuse()
+    for call in parts.graph.find_nodes(op="call_module"):
+        _give_symbols(parts, call)
+    return parts
+
+
+def _give_symbols(parts: fx.GraphModule, call: fx.Node) -> None:
+    """Hand a part the size symbols that its tensors are made of, where no size is one itself."""
+    part: fx.GraphModule = getattr(parts, str(call.target))
+    graph = part.graph
+    inputs = graph.find_nodes(op="placeholder")
+    if not inputs:
+        return
+    given = {each for node in inputs for each in _sizes(node) if isinstance(each, sympy.Symbol)}
+    needed = {
+        symbol for node in graph.nodes for each in _sizes(node) for symbol in each.free_symbols
+    }
+    for node in parts.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt) and value.node.expr in needed - given:
+            with graph.inserting_after(inputs[-1]):
+                inputs.append(graph.placeholder(node.name))
+            inputs[-1].meta = dict(node.meta)
+            call.args = (*call.args, node)
+            given.add(value.node.expr)
+    part.recompile()
+
+
+def _sizes(node: fx.Node) -> list[sympy.Expr]:
+    """Return the sizes of a node that are expressions, of all its tensors."""
+    values = pytree.tree_leaves(node.meta.get("val"))
+    sizes = [
+        size
+        for value in values
+        for size in (value.shape if isinstance(value, torch.Tensor) else (value,))
+    ]
+    return [size.node.expr for size in sizes if isinstance(size, torch.SymInt)]
 
 
 def eager_calls(graph: fx.GraphModule) -> list[fx.Node]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import sympy
 import torch
 from torch import fx
+from torch._C._dynamo.guards import _reinterpret_tensor  # type: ignore[attr-defined]
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from torchneuron import ledger
@@ -161,9 +162,24 @@ class _Launch:
         )
         self._results = program.results
         self._is_plain = program.results == tuple(range(len(program.outputs)))
+        self._permuted = [
+            (place, spec.order)
+            for place, spec in enumerate(program.inputs)
+            if spec.order != tuple(range(len(spec.order)))
+        ]
+        self._strided = [
+            (place, spec.shape, spec.strides)
+            for place, spec in enumerate(program.outputs)
+            if not spec.is_row_major
+        ]
 
-    def __call__(self, device: int, tensors: Sequence[torch.Tensor]) -> Any:
+    def __call__(self, device: int, tensors: list[torch.Tensor]) -> Any:
+        for place, order in self._permuted:
+            tensors[place] = tensors[place].permute(order)
         outputs = self._launch(device, tensors)
+        for place, shape, strides in self._strided:
+            # Not a view: what a compiled graph returns may be written in place.
+            outputs[place] = _reinterpret_tensor(outputs[place], shape, strides)
         if len(self._results) == 1:
             [only] = self._results
             return outputs[0] if isinstance(only, int) else only[0]

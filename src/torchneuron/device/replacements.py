@@ -263,6 +263,43 @@ def safe_open(original: Any) -> Any:
     return safe_open
 
 
+def ask_cpu(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Answer for neuron tensors as for the CPU's, of which only the looks count."""
+
+    @functools.wraps(original)
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        given = {name: _on_cpu(value) for name, value in kwargs.items()}
+        return original(*map(_on_cpu, args), **given)
+
+    return ask
+
+
+def _on_cpu(value: Any) -> Any:
+    """Return a CPU tensor that looks like a neuron tensor; a fake one of a fake one."""
+    if not isinstance(value, torch.Tensor) or value.device.type != "neuron":
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+
+
+def check_cell_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Check a recurrent cell without bias as one that has it."""
+
+    @functools.wraps(original)
+    def rnn_cell_checkSizes(  # noqa: N802
+        input_gates: torch.Tensor,
+        hidden_gates: torch.Tensor,
+        input_bias: torch.Tensor | None,
+        hidden_bias: torch.Tensor | None,
+        factor: int,
+        prev_hidden: torch.Tensor,
+    ) -> None:
+        if input_bias is None and hidden_bias is None:
+            input_bias = hidden_bias = input_gates.new_empty(input_gates.shape[1])
+        original(input_gates, hidden_gates, input_bias, hidden_bias, factor, prev_hidden)
+
+    return rnn_cell_checkSizes
+
+
 CompileBackend = Callable[..., Callable[..., Any]]
 _backend: Callable[[], CompileBackend] | None = None
 

@@ -50,13 +50,78 @@ class Sizes:
         """Return a fake tensor's shape in plain numbers."""
         return tuple(self.of(size) for size in fake.shape)
 
+    def strides(self, fake: torch.Tensor) -> tuple[int, ...] | None:
+        """Return a fake tensor's strides in plain numbers, None where sizes do not say them."""
+        strides: tuple[Any, ...] = fake.stride()
+        symbols = [each.node.expr.free_symbols for each in strides if not isinstance(each, int)]
+        if not self._symbols.keys() >= set().union(*symbols):
+            return None
+        return tuple(self.of(stride) for stride in strides)
+
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """Hold shape and dtype of one input or output of a program; always dense and row-major."""
+    """Hold one input or output of a program, which has its dimensions in the order of memory.
+
+    Attributes:
+        shape: Of the tensor.
+        dtype: Of the tensor.
+        strides: Of the tensor, which is dense.
+        order: The tensor's dimensions as the program has them, from the outermost in memory to the
+            innermost.
+    """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
+    strides: tuple[int, ...]
+    order: tuple[int, ...]
+
+    @classmethod
+    def row_major(cls, shape: tuple[int, ...], dtype: torch.dtype) -> TensorSpec:
+        """Describe a row-major tensor."""
+        return cls(shape, dtype, _dense_strides(shape), tuple(range(len(shape))))
+
+    @classmethod
+    def strided(
+        cls, shape: tuple[int, ...], dtype: torch.dtype, strides: tuple[int, ...]
+    ) -> TensorSpec:
+        """Describe a tensor with these strides, a row-major one where they are not dense."""
+        # Where a size is one, the stride says nothing about the order.
+        wide = sorted(
+            (dim for dim, size in enumerate(shape) if size > 1), key=lambda dim: -strides[dim]
+        )
+        order = [wide.pop(0) if size > 1 else dim for dim, size in enumerate(shape)]
+        dense = _dense_strides([shape[dim] for dim in order])
+        is_dense = all(
+            strides[dim] == stride or shape[dim] == 1
+            for dim, stride in zip(order, dense, strict=True)
+        )
+        if not is_dense or 0 in shape:
+            return cls.row_major(shape, dtype)
+        return cls(shape, dtype, strides, tuple(order))
+
+    @property
+    def is_row_major(self) -> bool:
+        """Return whether the strides are those that an unpermuted tensor is made with."""
+        return self.strides == _dense_strides(self.shape)
+
+    @property
+    def in_memory(self) -> tuple[tuple[int, ...], torch.dtype]:
+        """Return shape and dtype as the program has them."""
+        return tuple(self.shape[dim] for dim in self.order), self.dtype
+
+    @property
+    def back(self) -> list[int]:
+        """Return the order that turns what the program has into the tensor's dimensions."""
+        return sorted(range(len(self.order)), key=self.order.__getitem__)
+
+
+def _dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return what PyTorch gives a new tensor, which counts empty dimensions as one."""
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.insert(0, strides[0] * max(size, 1))
+    return tuple(strides[: len(shape)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +151,24 @@ def lower(
         graph: Functional ATen calls; every node has `meta["val"]` (what FakeTensor tracing leaves).
         sizes: What the graph's size symbols are in this program; none for a graph without symbols.
         first: Rules of this host that come before the table's; one that returns None stands back.
-            Without them the program is the one for a chip.
+            Then inputs and outputs lie in memory as eager's; without, the program is the one for a
+            chip, and they are row-major.
 
     Raises:
         LoweringError: A call has no rule, or its rule failed. The cause is attached.
     """
     with emit.for_host(first is not None):
-        return _Lowering(graph, sizes or Sizes({}), first or LoweringTable()).run()
+        return _Lowering(graph, sizes or Sizes({}), first).run()
 
 
 class _Lowering:
     """Write one graph; a value per node."""
 
-    def __init__(self, graph: fx.GraphModule, sizes: Sizes, first: LoweringTable) -> None:
+    def __init__(self, graph: fx.GraphModule, sizes: Sizes, first: LoweringTable | None) -> None:
         self._graph = graph
         self._sizes = sizes
-        self._first = first
+        self._first = first or LoweringTable()
+        self._is_strided = first is not None
         self._values: dict[fx.Node, Any] = {}
 
     def run(self) -> Program:
@@ -111,8 +178,9 @@ class _Lowering:
         for node in placeholders:
             if node not in tensors:
                 self._values[node] = self._sizes.of(node.meta["val"])
-        with Module.build([(each.shape, each.dtype) for each in inputs]) as builder:
-            self._values.update(zip(tensors, builder.arguments, strict=True))
+        with Module.build([each.in_memory for each in inputs]) as builder:
+            for node, value, spec in zip(tensors, builder.arguments, inputs, strict=True):
+                self._values[node] = emit.transpose(value, spec.back)
             output: Any = ()
             for node in self._graph.graph.nodes:
                 if node.op == "output":
@@ -122,30 +190,37 @@ class _Lowering:
                 elif node.op == "call_function":
                     with builder.at(node.name, *source_line(node)):
                         self._values[node] = self._call(node)
-            values, results = self._outputs(
+            values, outputs, results = self._outputs(
                 output if isinstance(output, tuple | list) else (output,)
             )
             try:
                 builder.finish(values)
             except Exception as error:
                 raise LoweringError(node, f"the module is not valid: {error}") from error
-        outputs = tuple(TensorSpec(each.shape, each.dtype) for each in values)
-        return Program(builder.module, inputs, outputs, results)
+        return Program(builder.module, inputs, tuple(outputs), results)
 
-    def _outputs(self, output: Sequence[Any]) -> tuple[list[Value], tuple[int | tuple[Any], ...]]:
+    def _outputs(
+        self, output: Sequence[Any]
+    ) -> tuple[list[Value], list[TensorSpec], tuple[int | tuple[Any], ...]]:
         values: list[Value] = []
+        specs: list[TensorSpec] = []
         results: list[int | tuple[Any]] = []
         for each in output:
             made = self._values[each] if isinstance(each, fx.Node) else each
             if isinstance(made, Value):
                 results.append(len(values))
-                values.append(made)
+                specs.append(self._spec(each.meta["val"]))
+                values.append(emit.transpose(made, specs[-1].order))
             else:
                 results.append((made,))
-        return values, tuple(results)
+        return values, specs, tuple(results)
 
     def _spec(self, fake: torch.Tensor) -> TensorSpec:
-        return TensorSpec(self._sizes.shape(fake), fake.dtype)
+        shape = self._sizes.shape(fake)
+        strides = self._sizes.strides(fake) if self._is_strided else None
+        if strides is None:
+            return TensorSpec.row_major(shape, fake.dtype)
+        return TensorSpec.strided(shape, fake.dtype, strides)
 
     def _call(self, node: fx.Node) -> Any:
         promised = node.meta["val"]
