@@ -1,8 +1,9 @@
 """Settings of every test: a clean environment, no network for libraries, one seed."""
 
+import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -27,3 +28,15 @@ def fixed_seed() -> Iterator[None]:
     torch.manual_seed(0)
     yield
     torch.set_rng_state(state)
+
+
+@pytest.fixture
+def settled_memory() -> Callable[..., int]:
+    """Count a device's allocated bytes when nothing that is garbage is left to be freed later."""
+    import torch
+
+    def allocated(device: int | str | None = None) -> int:
+        gc.collect()
+        return torch.neuron.memory_allocated(device)
+
+    return allocated

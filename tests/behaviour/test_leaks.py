@@ -1,6 +1,5 @@
 """Two hundred steps of anything keep the device's allocated bytes flat."""
 
-import gc
 from collections.abc import Callable
 
 import pytest
@@ -13,21 +12,27 @@ from behaviour.training import BATCH, CLASSES, batch, make_net
 
 STEPS = 200
 SETTLED = 3
+Check = Callable[..., None]
 
 
-def assert_flat(step: Callable[[int], object], *, steps: int = STEPS) -> None:
+@pytest.fixture
+def assert_flat(settled_memory: Callable[..., int]) -> Check:
     """Run a step many times and check that nothing it allocates stays."""
-    gc.collect()
-    allocated, reserved = [], []
-    for i in range(steps):
-        step(i)
-        allocated.append(torch.neuron.memory_allocated())
-        reserved.append(torch.neuron.memory_reserved())
-    assert set(allocated[SETTLED:]) == {allocated[SETTLED]}, sorted(set(allocated))
-    assert reserved[-1] == reserved[steps // 2]
+
+    def check(step: Callable[[int], object], *, steps: int = STEPS) -> None:
+        settled_memory()
+        allocated, reserved = [], []
+        for i in range(steps):
+            step(i)
+            allocated.append(torch.neuron.memory_allocated())
+            reserved.append(torch.neuron.memory_reserved())
+        assert set(allocated[SETTLED:]) == {allocated[SETTLED]}, sorted(set(allocated))
+        assert reserved[-1] == reserved[steps // 2]
+
+    return check
 
 
-def test_training_keeps_memory_flat() -> None:
+def test_training_keeps_memory_flat(assert_flat: Check) -> None:
     net = make_net(0, DEVICE)
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
 
@@ -40,7 +45,7 @@ def test_training_keeps_memory_flat() -> None:
     assert_flat(step)
 
 
-def test_caught_exceptions_keep_memory_flat() -> None:
+def test_caught_exceptions_keep_memory_flat(assert_flat: Check) -> None:
     net = make_net(0, DEVICE)
 
     def step(i: int) -> None:
@@ -62,7 +67,7 @@ def test_caught_exceptions_keep_memory_flat() -> None:
     assert_flat(step)
 
 
-def test_graphs_that_are_dropped_keep_memory_flat() -> None:
+def test_graphs_that_are_dropped_keep_memory_flat(assert_flat: Check) -> None:
     weight = torch.randn(32, 32, device=DEVICE, requires_grad=True)
 
     def step(i: int) -> None:
@@ -80,7 +85,7 @@ def test_graphs_that_are_dropped_keep_memory_flat() -> None:
     assert_flat(step)
 
 
-def test_views_out_and_resize_keep_memory_flat() -> None:
+def test_views_out_and_resize_keep_memory_flat(assert_flat: Check) -> None:
     out = torch.empty(0, device=DEVICE)
     x = torch.randn(64, 64, device=DEVICE)
 
@@ -96,7 +101,7 @@ def test_views_out_and_resize_keep_memory_flat() -> None:
     assert_flat(step)
 
 
-def test_pinned_batches_keep_memory_flat() -> None:
+def test_pinned_batches_keep_memory_flat(assert_flat: Check) -> None:
     data = TensorDataset(torch.randn(BATCH * 10, 3, 8, 8), torch.randint(CLASSES, (BATCH * 10,)))
     loader = DataLoader(data, BATCH, shuffle=True, pin_memory=True)
     net = make_net(0, DEVICE)
@@ -113,7 +118,7 @@ def test_pinned_batches_keep_memory_flat() -> None:
     assert_flat(epoch, steps=20)
 
 
-def test_copies_in_every_direction_keep_memory_flat() -> None:
+def test_copies_in_every_direction_keep_memory_flat(assert_flat: Check) -> None:
     x = torch.randn(100, device=DEVICE)
 
     def step(_: int) -> None:
@@ -129,7 +134,7 @@ def test_copies_in_every_direction_keep_memory_flat() -> None:
     assert torch.neuron.memory_allocated(1) == other
 
 
-def test_threads_return_what_they_allocate() -> None:
+def test_threads_return_what_they_allocate(assert_flat: Check) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     def work(i: int) -> float:

@@ -1,9 +1,8 @@
 """Running out of device or host memory is one clear error, and nothing is lost by it."""
 
-import gc
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 import torch
@@ -12,22 +11,28 @@ from behaviour.subject import DEVICE, SECOND
 from behaviour.training import make_net, train
 
 MIB = 1024**2
+Limited = Callable[..., AbstractContextManager[None]]
 
 
-@contextmanager
-def limited(size_bytes: int, device: int = 0) -> Iterator[None]:
+@pytest.fixture
+def limited(settled_memory: Callable[..., int]) -> Limited:
     """Let this process use only so much more of a device's memory than other tests hold."""
-    gc.collect()
-    torch.neuron.empty_cache()
-    total = torch.neuron.mem_get_info(device)[1]
-    allowed = size_bytes + torch.neuron.memory_reserved(device)
-    torch.neuron.set_per_process_memory_fraction(allowed / total, device)
-    try:
-        yield
-    finally:
-        torch.neuron.set_per_process_memory_fraction(1.0, device)
-        gc.collect()
+
+    @contextmanager
+    def context(size_bytes: int, device: int = 0) -> Iterator[None]:
+        settled_memory(device)
         torch.neuron.empty_cache()
+        total = torch.neuron.mem_get_info(device)[1]
+        allowed = size_bytes + torch.neuron.memory_reserved(device)
+        torch.neuron.set_per_process_memory_fraction(allowed / total, device)
+        try:
+            yield
+        finally:
+            torch.neuron.set_per_process_memory_fraction(1.0, device)
+            settled_memory(device)
+            torch.neuron.empty_cache()
+
+    return context
 
 
 def block(size_bytes: int, device: str = DEVICE) -> torch.Tensor:
@@ -35,11 +40,12 @@ def block(size_bytes: int, device: str = DEVICE) -> torch.Tensor:
     return torch.empty(size_bytes, dtype=torch.uint8, device=device)
 
 
-def test_more_than_the_core_has_is_refused_with_every_figure() -> None:
+def test_more_than_the_core_has_is_refused_with_every_figure(
+    settled_memory: Callable[..., int],
+) -> None:
     total = torch.neuron.mem_get_info()[1]
     keep = torch.arange(1000, device=DEVICE)
-    gc.collect()
-    allocated = torch.neuron.memory_allocated()
+    allocated = settled_memory()
     ooms = torch.neuron.memory_stats()["num_ooms"]
     with pytest.raises(torch.OutOfMemoryError) as caught:
         block(total + 1)
@@ -55,7 +61,7 @@ def test_more_than_the_core_has_is_refused_with_every_figure() -> None:
     assert torch.equal(keep.cpu(), torch.arange(1000))
 
 
-def test_freeing_and_trying_again_works() -> None:
+def test_freeing_and_trying_again_works(limited: Limited) -> None:
     with limited(64 * MIB):
         keep = torch.ones(4 * MIB, dtype=torch.uint8, device=DEVICE)
         held = [block(11 * MIB) for _ in range(3)]
@@ -69,7 +75,7 @@ def test_freeing_and_trying_again_works() -> None:
     assert block(128 * MIB).numel() == 128 * MIB
 
 
-def test_cached_blocks_are_given_back_before_an_error() -> None:
+def test_cached_blocks_are_given_back_before_an_error(limited: Limited) -> None:
     with limited(64 * MIB):
         retries = torch.neuron.memory_stats()["num_alloc_retries"]
         held = [block(4 * MIB) for _ in range(12)]
@@ -82,7 +88,7 @@ def test_cached_blocks_are_given_back_before_an_error() -> None:
             block(size * MIB)
 
 
-def test_fragmented_memory_is_usable_again_once_it_is_free() -> None:
+def test_fragmented_memory_is_usable_again_once_it_is_free(limited: Limited) -> None:
     with limited(64 * MIB):
         blocks = [block(2 * MIB) for _ in range(24)]
         for i, tensor in enumerate(blocks):
@@ -98,7 +104,7 @@ def test_fragmented_memory_is_usable_again_once_it_is_free() -> None:
         assert block(60 * MIB).numel() == 60 * MIB
 
 
-def test_training_survives_an_error_in_the_middle_of_a_step() -> None:
+def test_training_survives_an_error_in_the_middle_of_a_step(limited: Limited) -> None:
     with limited(64 * MIB):
         net = make_net(0, DEVICE)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -119,7 +125,7 @@ def test_training_survives_an_error_in_the_middle_of_a_step() -> None:
         assert all(torch.isfinite(p).all() for p in net.parameters())
 
 
-def test_an_operator_that_runs_out_leaves_its_arguments_alone() -> None:
+def test_an_operator_that_runs_out_leaves_its_arguments_alone(limited: Limited) -> None:
     with limited(48 * MIB):
         x = torch.ones(4 * MIB, dtype=torch.float16, device=DEVICE)
         copies = [x + 1, x + 2]
@@ -136,7 +142,7 @@ def test_an_operator_that_runs_out_leaves_its_arguments_alone() -> None:
         assert bool((x == 2).all())
 
 
-def test_each_device_has_its_own_limit() -> None:
+def test_each_device_has_its_own_limit(limited: Limited) -> None:
     with limited(16 * MIB, device=1):
         with pytest.raises(torch.OutOfMemoryError, match="neuron:1"):
             block(32 * MIB, SECOND)
@@ -149,11 +155,11 @@ def test_a_fraction_outside_zero_and_one_is_refused(fraction: float) -> None:
         torch.neuron.set_per_process_memory_fraction(fraction)
 
 
-def test_the_host_running_out_is_said() -> None:
+def test_the_host_running_out_is_said(settled_memory: Callable[..., int]) -> None:
     from torchneuron import _C
 
     keep = torch.arange(100, device=DEVICE)
-    gc.collect()
+    settled_memory()
     torch.neuron.empty_cache()
     _C.set_host_memory_limit(16 * MIB)
     try:
@@ -167,9 +173,10 @@ def test_the_host_running_out_is_said() -> None:
     assert _C.host_memory_available() > 0
 
 
-def test_small_tensors_cost_little_more_than_their_bytes() -> None:
-    gc.collect()
-    before = torch.neuron.memory_allocated()
+def test_small_tensors_cost_little_more_than_their_bytes(
+    settled_memory: Callable[..., int],
+) -> None:
+    before = settled_memory()
     tensors = [torch.empty(16, device=DEVICE) for _ in range(1000)]
     assert torch.neuron.memory_allocated() - before <= 1000 * (64 + 128 + 64)
     del tensors

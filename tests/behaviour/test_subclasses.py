@@ -1,6 +1,6 @@
 """Tensor subclasses, modes and fake tensors see the device's tensors as any other."""
 
-import gc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -123,9 +123,10 @@ def test_a_function_mode_sees_factories_and_default_devices() -> None:
     assert torch.zeros(1).device.type == "cpu"
 
 
-def test_fake_tensors_propagate_the_device_without_memory() -> None:
-    gc.collect()  # what other tests left must not be freed in between
-    before = torch.neuron.memory_allocated()
+def test_fake_tensors_propagate_the_device_without_memory(
+    settled_memory: Callable[..., int],
+) -> None:
+    before = settled_memory()
     with FakeTensorMode():
         x = torch.empty(2**20, 2**20, device=DEVICE)
         layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, device=SECOND)

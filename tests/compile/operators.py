@@ -1,18 +1,20 @@
 """Compile operators of PyTorch's database on the device and compare with CPU eager.
 
-    python -m compile.operators [--all] [NAME ...]      (in tests/) prints what does not agree
+    python -m compile.operators [--all] [--jobs=2] [NAME ...]       (in tests/)
     TORCHNEURON_EAGER=lowered python -m compile.operators --eager ...
 
-Each sample goes the whole way: AOTAutograd, decompositions, lowering, XLA, and back into the
-device's memory; its gradients too, where the operator has any.
+What does not agree is printed. Each sample goes the whole way: AOTAutograd, decompositions,
+lowering, XLA, and back into the device's memory; its gradients too, where the operator has any.
 """
 
+import functools
 import json
+import multiprocessing
 import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import islice
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import torch
@@ -20,6 +22,7 @@ from torch._functorch.aot_autograd import aot_function
 from torch.utils import _pytree as pytree
 
 from conformance import upstream
+from conformance.judge import seed
 from conformance.scenarios import UNINITIALISED
 from torchneuron import ledger
 from torchneuron.compile.backend import compile_graph, partition_joint
@@ -58,9 +61,9 @@ def samples(entry: Any, count: int) -> Iterator[Any]:
     """Yield an entry's first samples with gradients wanted where it has them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.manual_seed(0)
+        seed(torch.device("cpu"))
         grad = bool(entry.supports_autograd)
-        yield from islice(entry.sample_inputs("cpu", DTYPE, requires_grad=grad), count)
+        yield from upstream.samples(entry, DTYPE, grad, count)
 
 
 def check(entry: Any, sample: Any, *, compiled: bool = True) -> list[str]:
@@ -149,29 +152,44 @@ def _ramp(like: torch.Tensor) -> torch.Tensor:
     return values.to(like.dtype).to(like.device)
 
 
-def sweep(names: list[str], count: int, *, compiled: bool) -> Iterator[tuple[str, str, list[str]]]:
-    """Check entries whose name begins with one of these (all if none): name, outcome, details.
+def outcome_of(name: str, count: int, compiled: bool) -> tuple[str, str, list[str]]:
+    """Check an entry: name, outcome, details.
 
     The outcome is `lowered`, `eager in part` (with the calls), or an error's class (with its text).
     """
-    for name, entry in entries().items():
-        if names and not any(name.startswith(each) for each in names):
-            continue
-        calls: set[str] = set()
-        try:
-            for sample in samples(entry, count):
-                calls.update(check(entry, sample, compiled=compiled))
-        except Exception as error:  # noqa: BLE001 (each outcome is a line of the answer)
-            yield name, type(error).__name__, [" ".join(str(error).split())[:200]]
-            continue
-        yield name, "eager in part" if calls else "lowered", sorted(calls)
+    entry, calls = entries()[name], set()
+    try:
+        for sample in samples(entry, count):
+            calls.update(check(entry, sample, compiled=compiled))
+    except Exception as error:  # noqa: BLE001 (each outcome is a line of the answer)
+        return name, type(error).__name__, [" ".join(str(error).split())[:200]]
+    return name, "eager in part" if calls else "lowered", sorted(calls)
+
+
+def sweep(
+    names: list[str], count: int, *, compiled: bool, jobs: int = 1
+) -> list[tuple[str, str, list[str]]]:
+    """Check entries whose name begins with one of these (all if none), in so many processes."""
+    wanted = [
+        name for name in entries() if not names or any(name.startswith(each) for each in names)
+    ]
+    checked = functools.partial(outcome_of, count=count, compiled=compiled)
+    if jobs == 1:
+        return [checked(name) for name in wanted]
+    # Nothing has used the device yet: a child of this process may.
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+        return list(pool.map(checked, wanted, chunksize=8))
 
 
 def main(arguments: list[str]) -> None:
     """Print what is not lowered or differs, then the counts; with --json all outcomes as data."""
     names = [each for each in arguments if not each.startswith("-")]
-    outcomes = list(
-        sweep(names, 30 if "--all" in arguments else 1, compiled="--eager" not in arguments)
+    jobs = [int(each.removeprefix("--jobs=")) for each in arguments if each.startswith("--jobs=")]
+    outcomes = sweep(
+        names,
+        30 if "--all" in arguments else 1,
+        compiled="--eager" not in arguments,
+        jobs=jobs[0] if jobs else 1,
     )
     if "--json" in arguments:
         print(json.dumps(outcomes))  # noqa: T201

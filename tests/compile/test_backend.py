@@ -1,7 +1,6 @@
 """`torch.compile(backend="neuron")` computes what eager computes, forward and backward."""
 
 import copy
-import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -232,38 +231,35 @@ def test_dynamic_training() -> None:
             close(one.grad, two.grad)
 
 
-def test_outputs_count_as_device_memory() -> None:
+def test_outputs_count_as_device_memory(settled_memory: Callable[..., int]) -> None:
     x = torch.ones(1 << 20, device=DEVICE)
     call = compiled(lambda x: x * 2)
     call(x)
-    gc.collect()
-    before = torch.neuron.memory_allocated()
+    before = settled_memory()
     y = call(x)
     assert torch.neuron.memory_allocated() - before == y.nbytes
     del y
     assert torch.neuron.memory_allocated() == before
 
 
-def test_a_models_memory_is_freed_with_it() -> None:
+def test_a_models_memory_is_freed_with_it(settled_memory: Callable[..., int]) -> None:
     def use() -> None:
         model, x = net(), torch.randn(3, 8, device=DEVICE)
         call = compiled(model)
         for _ in range(2):
             call(x).sum().backward()
 
-    gc.collect()
-    before = torch.neuron.memory_allocated()
+    before = settled_memory()
     use()
     torch._dynamo.reset()
-    gc.collect()
-    assert torch.neuron.memory_allocated() == before
+    assert settled_memory() == before
 
 
-def test_a_program_beyond_the_cores_memory_is_refused() -> None:
+def test_a_program_beyond_the_cores_memory_is_refused(settled_memory: Callable[..., int]) -> None:
     x = torch.ones(1 << 20, device=DEVICE)
     call = compiled(lambda x: x * 2)
     call(x)
-    gc.collect()
+    settled_memory()
     torch.neuron.empty_cache()  # cached memory would be given back and leave room
     total = torch.neuron.get_device_properties().total_memory
     torch.neuron.set_per_process_memory_fraction((torch.neuron.memory_reserved() + 1024) / total)

@@ -22,11 +22,11 @@ Function = Callable[..., Any]
 class Decoder(nn.Module):
     """Embedding, positions, one causal layer, scores."""
 
-    def __init__(self, causal: bool = True) -> None:
+    def __init__(self, causal: bool = True, longest: int = 32) -> None:
         super().__init__()
         self.causal = causal
         self.embed, self.norm = nn.Embedding(11, 16), nn.LayerNorm(16)
-        self.position = nn.Parameter(torch.randn(32, 16))
+        self.position = nn.Parameter(torch.randn(longest, 16))
         self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 11)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -59,6 +59,19 @@ def test_all_lengths_of_a_decoder_take_a_program_per_bucket() -> None:
             tokens = torch.randint(11, (2, length)).to("neuron")
             torch.testing.assert_close(compiled(tokens), model(tokens), atol=1e-5, rtol=1e-4)
     assert num_programs(report) == len(SIZES)
+    report.assert_no("host_fallback")
+
+
+def test_five_programs_serve_all_lengths_to_256() -> None:
+    model = Decoder(longest=256).to("neuron")
+    # Dynamo takes a length of one for a constant, which has a program of its own.
+    compiled = bucketed(model, "tokens[1]", [32, 64, 128, 256])
+    tokens = torch.randint(11, (1, 256)).to("neuron")
+    with torch.no_grad(), torchneuron.explain() as report:
+        for length in range(1, 257):
+            made, wanted = compiled(tokens[:, :length]), model(tokens[:, :length])
+            torch.testing.assert_close(made, wanted, atol=1e-5, rtol=1e-4)
+    assert 0 < num_programs(report) <= 5
     report.assert_no("host_fallback")
 
 

@@ -2,22 +2,24 @@
 
 Importing torch takes seconds; a child of such a process stands for a fresh one. The process has the
 device or has loaded no backend yet; in the second kind a script does what `import torch` ends with:
-`torch._import_device_backends()`. Run as a program, this file is the process: it reads one request
-a line and answers each with the return code.
+`torch._import_device_backends()`. Run as a program, with the names of modules to import, this file
+is the process: it reads one request a line and answers each with the return code.
 """
 
 import atexit
 import contextlib
 import functools
+import importlib
 import json
 import os
 import runpy
 import subprocess
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import dedent
+from types import MappingProxyType
 
 from behaviour.script import environment
 
@@ -25,11 +27,17 @@ from behaviour.script import environment
 class ForkServer:
     """Start the process, and have it run scripts one after another."""
 
-    def __init__(self, *, loaded: bool) -> None:
+    def __init__(
+        self,
+        *,
+        loaded: bool,
+        modules: Sequence[str] = (),
+        env: Mapping[str, str | None] = MappingProxyType({}),
+    ) -> None:
         backends = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "1" if loaded else "0"}
         self._process = subprocess.Popen(
-            [sys.executable, __file__],
-            env=environment(backends),
+            [sys.executable, __file__, *modules],
+            env=environment({**env, **backends}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -100,10 +108,12 @@ def run_in_child(path: Path, env: Mapping[str, str | None]) -> int:
     return code
 
 
-def serve() -> None:
-    """Answer requests until the input ends."""
-    import torch  # noqa: F401 (so that no child has to)
+def serve(modules: Sequence[str]) -> None:
+    """Import what no child has to, then answer requests until the input ends."""
+    import torch  # noqa: F401
 
+    for module in modules:
+        importlib.import_module(module)
     for line in sys.stdin:
         request = json.loads(line)
         child = os.fork()
@@ -115,4 +125,4 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(sys.argv[1:])

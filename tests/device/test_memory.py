@@ -1,6 +1,5 @@
 """Memory: statistics, peaks, limits, out of memory, snapshots."""
 
-import gc
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -17,19 +16,18 @@ GIB = 2**30
 
 
 @pytest.fixture(autouse=True)
-def clean() -> None:
+def clean(settled_memory: Callable[..., int]) -> None:
     """Start each test with an empty cache and fresh peaks."""
-    gc.collect()
     torch.neuron.init()
+    settled_memory()
     torch.neuron.empty_cache()
     for index in range(torch.neuron.device_count()):
         torch.neuron.reset_peak_memory_stats(index)
         torch.neuron.reset_accumulated_memory_stats(index)
 
 
-def test_allocated_follows_live_tensors() -> None:
-    gc.collect()
-    before = torch.neuron.memory_allocated()
+def test_allocated_follows_live_tensors(settled_memory: Callable[..., int]) -> None:
+    before = settled_memory()
     tensor = torch.empty(4 * MIB, dtype=torch.uint8, device="neuron")
     held = torch.neuron.memory_allocated() - before
     assert 4 * MIB <= held <= 4 * MIB + 4096
@@ -38,9 +36,8 @@ def test_allocated_follows_live_tensors() -> None:
     assert torch.neuron.memory_allocated() == before
 
 
-def test_devices_are_counted_apart() -> None:
-    gc.collect()
-    before = torch.neuron.memory_allocated(0)
+def test_devices_are_counted_apart(settled_memory: Callable[..., int]) -> None:
+    before = settled_memory(0)
     tensor = torch.empty(MIB, dtype=torch.uint8, device="neuron:2")
     assert torch.neuron.memory_allocated("neuron:2") >= tensor.nbytes
     assert torch.neuron.memory_allocated(0) == before

@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 import yaml
 
-from behaviour.script import environment, run_script
+from behaviour.script import environment
+from device.forking import ForkServer
 
 TESTS = Path(__file__).resolve().parent.parent
 DECLARED = yaml.safe_load(Path(__file__).with_name("lowered.yaml").read_text())
-LOWERED = {"TORCHNEURON_EAGER": "lowered"}
 NOT_COUNTED = ("linalg.", "fft.")
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> dict[str, tuple[str, list[str]]]:
-    """Sweep PyTorch's database, forward and backward, in a process of its own."""
-    command = [sys.executable, "-m", "compile.operators", "--eager", "--json"]
+def lowered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+    """What a process needs to run operators as programs, kept out of the user's cache."""
+    programs = tmp_path_factory.mktemp("programs")
+    return {"TORCHNEURON_EAGER": "lowered", "TORCHNEURON_CACHE_DIR": str(programs)}
+
+
+@pytest.fixture(scope="module")
+def server(lowered: dict[str, str | None]) -> Iterator[ForkServer]:
+    """One process for all scripts, which has imported what the first operator would."""
+    made = ForkServer(loaded=True, env=lowered, modules=["torchneuron.eager.lowered"])
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def script(server: ForkServer, tmp_path: Path) -> Callable[..., CompletedProcess[str]]:
+    """Run a script in a process that has not used the device."""
+    return functools.partial(server.run, folder=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def outcomes(lowered: dict[str, str | None]) -> dict[str, tuple[str, list[str]]]:
+    """Sweep PyTorch's database, forward and backward, in processes of its own."""
+    command = [sys.executable, "-m", "compile.operators", "--eager", "--json", "--jobs=2"]
     done = subprocess.run(
-        command, cwd=TESTS, env=environment(LOWERED), capture_output=True, text=True, check=False
+        command, cwd=TESTS, env=environment(lowered), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
     rows = json.loads(done.stdout.splitlines()[-1])
@@ -118,23 +142,25 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_operators(case: str, tmp_path: Path) -> None:
-    done = run_script(SCRIPT.replace("{body}", CASES[case]), tmp_path, env=LOWERED)
+def test_operators(case: str, script: Callable[..., CompletedProcess[str]]) -> None:
+    done = script(SCRIPT.replace("{body}", CASES[case]))
     compiled, fallbacks = done.stdout.splitlines()[-2:]
     assert "eager.aten::" in compiled
     assert fallbacks == "[]"
 
 
-def test_what_has_no_program_is_counted_with_its_line(tmp_path: Path) -> None:
+def test_what_has_no_program_is_counted_with_its_line(
+    script: Callable[..., CompletedProcess[str]],
+) -> None:
     body = """
     print(x.nonzero().shape, torch.rand(2, device="neuron").shape)
     assert {each["line"] for each in report.to_dict()["host_fallbacks"]} == {10}
 """
-    done = run_script(SCRIPT.replace("{body}", body), tmp_path, env=LOWERED)
+    done = script(SCRIPT.replace("{body}", body))
     assert done.stdout.splitlines()[-1] == "['aten::nonzero', 'aten::uniform_']"
 
 
-def test_bad_arguments_get_the_cpus_error(tmp_path: Path) -> None:
+def test_bad_arguments_get_the_cpus_error(script: Callable[..., CompletedProcess[str]]) -> None:
     body = """
     try:
         x + torch.ones(5, device="neuron")
@@ -144,10 +170,12 @@ def test_bad_arguments_get_the_cpus_error(tmp_path: Path) -> None:
         raise AssertionError("no error")
     same(x + 1, host + 1)
 """
-    run_script(SCRIPT.replace("{body}", body), tmp_path, env=LOWERED)
+    script(SCRIPT.replace("{body}", body))
 
 
-def test_strict_refuses_before_anything_is_written(tmp_path: Path) -> None:
+def test_strict_refuses_before_anything_is_written(
+    script: Callable[..., CompletedProcess[str]],
+) -> None:
     body = """
     double = torch.ones(2, device="neuron", dtype=torch.float64)
     with torchneuron.strict("dtype"):
@@ -160,4 +188,4 @@ def test_strict_refuses_before_anything_is_written(tmp_path: Path) -> None:
     same(double, torch.ones(2, dtype=torch.float64))
     same(x + 1, host + 1)
 """
-    run_script(SCRIPT.replace("{body}", body), tmp_path, env=LOWERED)
+    script(SCRIPT.replace("{body}", body))

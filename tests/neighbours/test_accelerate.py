@@ -1,6 +1,5 @@
 """accelerate takes this device by itself, prepares training for it, saves and resumes."""
 
-import gc
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -226,9 +225,8 @@ def test_weights_kept_on_the_host_visit_the_device() -> None:
     assert all(p.device.type == "meta" for p in offloaded.parameters())
 
 
-def test_memory_is_given_back(tmp_path: Path) -> None:
-    gc.collect()
-    before = torch.neuron.memory_allocated()
+def test_memory_is_given_back(tmp_path: Path, settled_memory: Callable[..., int]) -> None:
+    before = settled_memory()
     run = Run(tmp_path)
     run.epoch()
     assert torch.neuron.memory_allocated() > before
@@ -236,5 +234,4 @@ def test_memory_is_given_back(tmp_path: Path) -> None:
         run.net, run.optimizer, run.schedule, run.loader
     )
     assert run.net is run.optimizer is None
-    gc.collect()
-    assert torch.neuron.memory_allocated() == before
+    assert settled_memory() == before

@@ -1,6 +1,6 @@
 """safetensors saves from this device and loads onto it, by index and by name."""
 
-import gc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -116,9 +116,10 @@ def test_parts_of_a_file_load_onto_a_device(path: Path, place: int | str) -> Non
     assert torch.equal(whole.cpu(), tensors["torch.int64"])
 
 
-def test_what_was_loaded_is_memory_of_the_device(path: Path) -> None:
-    gc.collect()
-    before = torch.neuron.memory_allocated(1)
+def test_what_was_loaded_is_memory_of_the_device(
+    path: Path, settled_memory: Callable[..., int]
+) -> None:
+    before = settled_memory(1)
     loaded = load_file(path, device=1)
     assert torch.neuron.memory_allocated(1) > before
     loaded["torch.float32"].add_(1)

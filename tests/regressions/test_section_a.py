@@ -378,14 +378,14 @@ def test_a40_in_place_operators_take_every_kind_of_number() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_a40_every_in_place_operator() -> None:
     """flagos-ai/Torch-FL #165: the same for each in-place operator that PyTorch lists."""
-    from torch.testing._internal.common_methods_invocations import op_db
+    from conformance.upstream import entries, samples
 
     uninitialised = {"resize_", "resize_as_"}
     wrong, tried = [], 0
-    for op in op_db:
+    for op in entries():
         if op.inplace_variant is None or torch.float32 not in op.supported_dtypes("cpu"):
             continue
-        sample = next(iter(op.sample_inputs("cpu", torch.float32)))
+        sample = next(samples(op, torch.float32, False, 1))
 
         def run(x: Any, args: Any, kwargs: Any, op: Any = op) -> Any:
             torch.manual_seed(3)

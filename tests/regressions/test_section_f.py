@@ -1,7 +1,6 @@
 """Section F, the device API: memory, pinning, random numbers and convenience methods."""
 
 import copy
-import gc
 import itertools
 from collections.abc import Callable
 from subprocess import CompletedProcess
@@ -79,13 +78,12 @@ def entered(context: Any) -> bool:
         return torch.accelerator.current_device_index() == 1
 
 
-def test_f02_memory_information_adds_up() -> None:
+def test_f02_memory_information_adds_up(settled_memory: Callable[..., int]) -> None:
     """torch-spyre/torch-spyre #4542, #1182: wrong figures made a server missize its cache."""
     torch.neuron.empty_cache()
     free, total = torch.neuron.mem_get_info()
     assert total == torch.neuron.get_device_properties(0).total_memory
-    gc.collect()
-    before = torch.neuron.memory_allocated()
+    before = settled_memory()
     big = torch.empty(64 * MIB, dtype=torch.uint8, device=DEVICE)
     assert torch.neuron.memory_allocated() - before >= 64 * MIB
     assert torch.neuron.memory_reserved() >= torch.neuron.memory_allocated()
@@ -301,7 +299,7 @@ def test_f19_convenience_methods_exist() -> None:
     assert packed.to(DEVICE).data.device.type == DEVICE
 
 
-def test_f20_memory_statistics_are_complete() -> None:
+def test_f20_memory_statistics_are_complete(settled_memory: Callable[..., int]) -> None:
     """pytorch/pytorch #98070, #167210, #186260: a caching allocator with its statistics."""
     keep = torch.ones(3 * MIB, dtype=torch.uint8, device=DEVICE)
     stats = torch.neuron.memory_stats()
@@ -311,10 +309,8 @@ def test_f20_memory_statistics_are_complete() -> None:
     ):
         assert stats[f"{kind}.{pool}.{figure}"] >= 0
     assert {"num_alloc_retries", "num_ooms", "inactive_split_bytes.all.current"} <= stats.keys()
-    gc.collect()
+    before = settled_memory()
     torch.neuron.reset_peak_memory_stats()
-    gc.collect()
-    before = torch.neuron.memory_allocated()
     torch.empty(8 * MIB, dtype=torch.uint8, device=DEVICE)
     assert torch.neuron.max_memory_allocated() - before >= 8 * MIB
     torch.neuron.reset_peak_memory_stats()
@@ -347,11 +343,10 @@ def test_f22_memory_stays_flat() -> None:
     assert set(allocated[3:]) == {allocated[3]}
 
 
-def test_f22_failed_backward_frees_its_graph() -> None:
+def test_f22_failed_backward_frees_its_graph(settled_memory: Callable[..., int]) -> None:
     """verl-project/verl #2920: the same with the exception in the middle of backward."""
     weight = torch.randn(256, 256, device=DEVICE, requires_grad=True)
-    gc.collect()
-    before = torch.neuron.memory_allocated()
+    before = settled_memory()
 
     def fail(_: torch.Tensor) -> None:
         raise ValueError("stop here")
@@ -362,8 +357,7 @@ def test_f22_failed_backward_frees_its_graph() -> None:
         with pytest.raises(ValueError, match="stop here"):
             (hidden @ weight).sum().backward()
         del hidden
-    gc.collect()
-    assert torch.neuron.memory_allocated() == before
+    assert settled_memory() == before
     _, gradients = with_gradients(lambda w: w.relu())(weight)
     assert_runs_the_same(lambda w: w.relu(), *moved((weight.detach(),), "cpu"))
     assert gradients[0].shape == weight.shape
