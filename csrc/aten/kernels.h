@@ -2,11 +2,11 @@
 // because PyTorch has no CPU kernel to alias for them.
 #pragma once
 
-#include "aten/registrar.h"
-
 #include <ATen/core/Tensor.h>
 
 namespace torchneuron {
+
+class Registrar;
 
 // factories.cpp
 at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype,

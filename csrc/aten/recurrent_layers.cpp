@@ -2,6 +2,7 @@
 // (or hands the layer to oneDNN) and goes step by step elsewhere; here the CPU's way is taken.
 #include "aten/bridge.h"
 #include "aten/kernels.h"
+#include "aten/registrar.h"
 #include "core/context.h"
 #include "core/generator.h"
 #include "core/trace.h"

@@ -2,6 +2,7 @@
 #include "aten/boxed.h"
 #include "aten/kernels.h"
 #include "aten/lowered.h"
+#include "aten/registrar.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/transformers/attention.h>
@@ -14,10 +15,17 @@
 #include <ATen/ops/empty_quantized_native.h>
 
 #include <algorithm>
+#include <deque>
 #include <string_view>
 
 namespace torchneuron {
 namespace {
+
+// Registrations end with their handles, and ours last as long as the process.
+void keep(c10::RegistrationHandleRAII handle) {
+  static auto* handles = new std::deque<c10::RegistrationHandleRAII>;
+  handles->push_back(std::move(handle));
+}
 
 bool isDevice(const c10::Argument& argument) {
   const auto& type = argument.type();
@@ -194,6 +202,15 @@ void registerMovesOfNested(Registrar& registrar) {
 }
 
 }  // namespace
+
+void Registrar::impl(c10::OperatorName name, c10::KernelFunction kernel) {
+  keep(c10::Dispatcher::singleton().registerImpl(std::move(name), key_, std::move(kernel),
+                                                 std::nullopt, nullptr, "torchneuron"));
+}
+
+void Registrar::fallback(c10::KernelFunction kernel) {
+  keep(c10::Dispatcher::singleton().registerFallback(key_, std::move(kernel), "torchneuron"));
+}
 
 void registerFirstKernels() {
   Registrar dense(c10::DispatchKey::PrivateUse1);
