@@ -74,6 +74,7 @@ class ProgramCache:
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self.folder = folder
         self.max_bytes = max_bytes
+        self._unchecked_bytes = 0  # that may be written before the whole folder is looked at
 
     def get_or_make(
         self, key: Key, make: Callable[[], bytes], load: Callable[[bytes], object]
@@ -179,7 +180,11 @@ class ProgramCache:
                 "free space, or set TORCHNEURON_CACHE_DIR to a directory that can be written",
             )
             return
-        self.prune(self.max_bytes)
+        self._unchecked_bytes -= len(blob)
+        if self._unchecked_bytes < 0:
+            self.prune(self.max_bytes)
+            # An eighth: other processes write too, and looking costs milliseconds a thousand.
+            self._unchecked_bytes = (self.max_bytes - self.num_bytes()) // 8
 
     @contextlib.contextmanager
     def _locked(self, key: Key) -> Iterator[None]:
