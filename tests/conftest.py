@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -13,6 +14,8 @@ for name in [
 ]:
     del os.environ[name]
 os.environ.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
+_graphs = tempfile.TemporaryDirectory(prefix="torchneuron-tests-")
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = _graphs.name
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
@@ -28,6 +31,18 @@ def fixed_seed() -> Iterator[None]:
     torch.manual_seed(0)
     yield
     torch.set_rng_state(state)
+
+
+@pytest.fixture(autouse=True)
+def no_kept_graphs() -> Iterator[None]:
+    """Compile every graph: no key of torch's cache knows what a test has replaced."""
+    if "torch" not in sys.modules:
+        yield
+        return
+    from torch._functorch import config
+
+    with config.patch(enable_autograd_cache=False):
+        yield
 
 
 @pytest.fixture

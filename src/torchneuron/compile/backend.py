@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,10 +13,11 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._ops import OpOverload
 
 import torchneuron
-from torchneuron.compile import buckets, draws, failures, partition, recompiles
+from torchneuron.compile import buckets, draws, failures, graphs, partition, recompiles
 from torchneuron.compile.failures import RefusedProgramError
+from torchneuron.compile.graphs import CompiledGraph
 from torchneuron.compile.options import Options, parse
-from torchneuron.compile.segment import Segment, SizeAtCall
+from torchneuron.compile.segment import KeptProgram, Segment, SizeAtCall
 from torchneuron.lowering import decompose, grouped
 from torchneuron.lowering.graph import LoweringError
 
@@ -48,22 +50,26 @@ def neuron(
     settings = parse(options, mode, inductor_config or {})
     plan = buckets.plan(graph, settings.buckets) if settings.buckets else None
 
-    def compile_one(graph: fx.GraphModule, fakes: Sequence[Any]) -> Callable[..., Any]:
-        return _boxed(compile_graph(graph, settings, plan.size_at_call if plan else None))
+    def compile_one(graph: fx.GraphModule, fakes: Sequence[Any]) -> CompiledGraph:
+        return compile_graph(graph, settings, plan.size_at_call if plan else None)
 
-    def compile_forward(graph: fx.GraphModule, fakes: Sequence[Any]) -> Callable[..., Any]:
+    def compile_forward(graph: fx.GraphModule, fakes: Sequence[Any]) -> CompiledGraph:
         if plan is not None:
             plan.check(graph)
         return compile_one(graph, fakes)
 
+    # With buckets or artifacts, a graph is more than what it computes: those are made anew.
+    is_kept = plan is None and not settings.preserve_artifacts
+    mark = graphs.compiler if is_kept else lambda compile_one: compile_one
     compiler = aot_autograd(
-        fw_compiler=compile_forward,
-        bw_compiler=compile_one,
-        inference_compiler=compile_forward,
+        fw_compiler=mark(compile_forward),
+        bw_compiler=mark(compile_one),
+        inference_compiler=mark(compile_forward),
         decompositions={**decompose.decompositions(), **grouped.foreign()},
         partition_fn=partition_joint,
     )
-    with recompiles.reported(graph, settings.model_name or "graph"):
+    keeping = graphs.kept(graph, settings) if is_kept else contextlib.nullcontext()
+    with recompiles.reported(graph, settings.model_name or "graph"), keeping:
         made: Callable[..., Any] = compiler(graph, inputs)
     # AOTAutograd marks it as taking a list, and it does not: Dynamo's repro scripts believe it.
     vars(made).pop("_boxed_call", None)
@@ -99,8 +105,8 @@ def _budget(joint: fx.GraphModule) -> float:
 
 def compile_graph(
     graph: fx.GraphModule, settings: Options, size_at_call: SizeAtCall | None = None
-) -> Callable[..., Any]:
-    """Compile one functional graph; the answer takes and returns what the graph does.
+) -> CompiledGraph:
+    """Compile one functional graph; the answer takes the graph's arguments in a list.
 
     Calls whose rule turns out not to cover their arguments are left eager like those without a
     rule.
@@ -118,21 +124,21 @@ def compile_graph(
     refused: set[str] = set()
     while True:
         try:
-            parts = _compile_parts(graph, refused, settings, size_at_call)
+            parts, programs = _compile_parts(graph, refused, settings, size_at_call)
         except LoweringError as error:
             if not failures.is_refusal(error):
                 failures.settle(error, settings)
-                return graph
+                return CompiledGraph(graph, None)
             refused.add(error.node.name)
         except RefusedProgramError as error:
             failures.settle(error, settings)
-            return graph
+            return CompiledGraph(graph, None)
         else:
             eager = partition.eager_calls(parts)
             for node in eager:
                 failures.report_eager(node, partition.why_eager(node), settings)
             failures.announce_eager(eager, _num_calls(graph) - len(eager))
-            return parts.forward
+            return CompiledGraph(parts.forward, None if eager else graphs.steps(parts, programs))
 
 
 def _compile_parts(
@@ -140,8 +146,13 @@ def _compile_parts(
     refused: set[str],
     settings: Options,
     size_at_call: SizeAtCall | None,
-) -> fx.GraphModule:
-    """Cut the graph and compile its parts; calls of these names stay eager."""
+) -> tuple[fx.GraphModule, dict[Callable[..., Any], KeptProgram | None]]:
+    """Cut the graph and compile its parts; calls of these names stay eager.
+
+    Returns:
+        The graph of parts, and what a cache keeps of each function in it that runs a program.
+    """
+    programs = {}
     excluded: partition.Excluded = set()
     whole = fx.GraphModule(graph, _copy(graph.graph, refused, excluded))
     parts = partition.split(whole, excluded)
@@ -150,9 +161,10 @@ def _compile_parts(
         name = f"{settings.model_name or 'graph'}.{part_name}"
         part = getattr(parts, part_name)
         _name_code(part, name)
-        _call(parts, part_name, Segment(part, name, settings, size_at_call))
+        segment = Segment(part, name, settings, size_at_call)
+        programs[_call(parts, part_name, segment)] = segment.kept
     _name_code(parts, settings.model_name or "graph")
-    return parts
+    return parts, programs
 
 
 def _name_code(graph: fx.GraphModule, name: str) -> None:
@@ -161,7 +173,7 @@ def _name_code(graph: fx.GraphModule, name: str) -> None:
     graph.recompile()
 
 
-def _call(parts: fx.GraphModule, name: str, segment: Segment) -> None:
+def _call(parts: fx.GraphModule, name: str, segment: Segment) -> Callable[..., Any]:
     """Put a segment in the place of a submodule; as a function, a module call costs as much."""
 
     def run(*args: Any) -> Any:
@@ -171,6 +183,7 @@ def _call(parts: fx.GraphModule, name: str, segment: Segment) -> None:
     for node in parts.graph.find_nodes(op="call_module", target=name):
         node.op, node.target = "call_function", run
     delattr(parts, name)
+    return run
 
 
 def _copy(graph: fx.Graph, names: set[str], excluded: partition.Excluded) -> fx.Graph:
@@ -187,15 +200,3 @@ def _copy(graph: fx.Graph, names: set[str], excluded: partition.Excluded) -> fx.
 
 def _num_calls(graph: fx.GraphModule) -> int:
     return sum(isinstance(node.target, OpOverload) for node in graph.graph.nodes)
-
-
-def _boxed(function: Callable[..., Any]) -> Callable[[list[Any]], Any]:
-    """Take the arguments in a list that is emptied, so that inputs can be freed early."""
-
-    def call(args: list[Any]) -> Any:
-        taken = tuple(args)
-        args.clear()
-        return function(*taken)
-
-    call._boxed_call = True  # type: ignore[attr-defined]
-    return call

@@ -30,16 +30,7 @@ def executable(program: Program, name: str) -> tuple[Any, bool, str]:
     begin = time.perf_counter()
     host_calls.register()
     text = program.module.text()
-    key = Key(
-        {
-            "program": text,
-            "compiler": xla.VERSION,
-            "torch": torch.__version__,
-            "machine": _machine(),
-            "flags": repr(xla.FLAGS),
-            "format": _FORMAT,
-        }
-    )
+    key = Key({"program": text, **environment()})
     made: list[Any] = []
 
     def compile_and_serialize() -> bytes:
@@ -62,6 +53,28 @@ def executable(program: Program, name: str) -> tuple[Any, bool, str]:
     else:
         ledger.emit(Compiled(name, key.name, seconds))
     return found, from_disk, key.name
+
+
+def kept(key: str) -> Any:
+    """Return the executable of this name if it is on disk, else None."""
+    host_calls.register()
+
+    def load(blob: bytes) -> Any:
+        register.record(key, blob)
+        return xla.load(blob)
+
+    return user_cache().get(key, load)
+
+
+def environment() -> dict[str, str]:
+    """Return what an executable depends on besides its program, by name."""
+    return {
+        "compiler": xla.VERSION,
+        "torch": torch.__version__,
+        "machine": _machine(),
+        "flags": repr(xla.FLAGS),
+        "format": _FORMAT,
+    }
 
 
 @functools.cache

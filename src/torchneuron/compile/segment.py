@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import sympy
@@ -19,10 +20,44 @@ from torchneuron.compile.metrics import ProgramRecord
 from torchneuron.compile.options import Options
 from torchneuron.device import launching
 from torchneuron.ledger import Recompiled
-from torchneuron.lowering.graph import LoweringError, Program, Sizes, lower, source_line
+from torchneuron.lowering.graph import LoweringError, Sizes, TensorSpec, lower, source_line
 from torchneuron.runtime import xla
 
 SizeAtCall = Callable[[sympy.Symbol, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptProgram:
+    """Describe a compiled program of fixed sizes, for a cache: all but the executable.
+
+    Attributes:
+        name: For reports.
+        key: Its name in the program cache.
+        device: Index of the device it runs on.
+        places: Which arguments are its inputs.
+        num_nodes: ATen calls in it.
+        inputs: See `Program`.
+        outputs: See `Program`.
+        results: See `Program`.
+    """
+
+    name: str
+    key: str
+    device: int
+    places: tuple[int, ...]
+    num_nodes: int
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    results: tuple[int | tuple[Any], ...]
+
+    def runnable(self, executable: xla.Executable) -> Callable[..., Any]:
+        """Return what takes the arguments and gives the results."""
+        launch = _Launch(self, executable)
+
+        def run(*args: Any) -> Any:
+            return launch(self.device, [args[place] for place in self.places])
+
+        return run
 
 
 class Segment:
@@ -61,6 +96,7 @@ class Segment:
         self._launches: dict[tuple[int, ...], _Launch] = {}
         self._eager_sizes: set[tuple[int, ...]] = set()
         self._last_sizes: tuple[int, ...] | None = None
+        self.kept: KeptProgram | None = None  # where the sizes are fixed
         traced = tuple(
             each.traced if size_at_call is None else size_at_call(each.symbol, each.traced)
             for each in self._symbols
@@ -124,7 +160,19 @@ class Segment:
         seconds = lowered - begin, time.perf_counter() - lowered
         metrics.record(ProgramRecord(self._name, num_nodes, *seconds, from_cache))
         self._report_sizes(sizes, sum(seconds))
-        return _Launch(program, executable)
+        made = KeptProgram(
+            self._name,
+            key,
+            self._device,
+            tuple(self._tensor_places),
+            num_nodes,
+            program.inputs,
+            program.outputs,
+            program.results,
+        )
+        if not self._symbols:
+            self.kept = made
+        return _Launch(made, executable)
 
     def _report_sizes(self, sizes: tuple[int, ...], seconds: float) -> None:
         """Tell the ledger where sizes are not those of the program made before."""
@@ -152,7 +200,7 @@ class Segment:
 class _Launch:
     """Hold one executable, ready to run, and the shape of its answer."""
 
-    def __init__(self, program: Program, executable: xla.Executable) -> None:
+    def __init__(self, program: KeptProgram, executable: xla.Executable) -> None:
         self._launch = launching.launcher(
             xla.import_dlpack,
             executable,

@@ -167,6 +167,15 @@ PATCHES = (
         replacements.check_cell_sizes,
     ),
     Patch(
+        "backward-cache",
+        "torch._functorch._aot_autograd.runtime_wrappers",
+        "_AutogradBackwardCompiler.get_or_compile",
+        "writes graphs of outside backends to its cache only while an option says so",
+        "torch/_functorch/_aot_autograd/runtime_wrappers.py:2809",
+        "self saved_tensors_use_once",
+        replacements.compile_backward,
+    ),
+    Patch(
         "compile-routing",
         "torch",
         "_TorchCompileInductorWrapper.__call__",

@@ -300,6 +300,20 @@ def check_cell_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
     return rnn_cell_checkSizes
 
 
+def compile_backward(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Set the option as it was for the forward part, whose compilation is long over."""
+
+    @functools.wraps(original)
+    def get_or_compile(self: Any, *, saved_tensors_use_once: bool) -> Any:
+        made = getattr(self.bw_compiler, "output_code_ty", type(None)).__module__
+        if self.compiled_bw is not None or not made.startswith("torchneuron."):
+            return original(self, saved_tensors_use_once=saved_tensors_use_once)
+        with torch._functorch.config.patch(bundled_autograd_cache=True):
+            return original(self, saved_tensors_use_once=saved_tensors_use_once)
+
+    return get_or_compile
+
+
 CompileBackend = Callable[..., Callable[..., Any]]
 _backend: Callable[[], CompileBackend] | None = None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._decomp import core_aten_decompositions, get_decompositions
+from torch._decomp import _core_aten_decompositions_post_autograd, get_decompositions
 from torch._ops import OpOverload
 
 from torchneuron.lowering import grouped, recurrent
@@ -17,7 +17,8 @@ from torchneuron.lowering.weight_norm import weight_norm_backward
 
 # Beyond PyTorch's own core set: what its tables can take apart and ours need not know.
 _MORE = (
-    "addmv dist elu grid_sampler_2d leaky_relu native_layer_norm slice_scatter std tril_indices "
+    "_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d addmv dist elu "
+    "grid_sampler_2d leaky_relu native_layer_norm slice_scatter std tril_indices "
     "triu_indices upsample_bicubic2d upsample_bilinear2d upsample_nearest1d upsample_nearest2d "
     "upsample_nearest3d upsample_trilinear3d"
 ).split()
@@ -30,7 +31,8 @@ def decompositions() -> dict[OpOverload, Callable[..., Any]]:
 
     packets = [getattr(torch.ops.aten, name) for name in _MORE if hasattr(torch.ops.aten, name)]
     chosen = {
-        **core_aten_decompositions(),
+        # The public table adds composites, which never come here, and takes a quarter of a second.
+        **_core_aten_decompositions_post_autograd(),
         **get_decompositions(packets),
         **recurrent.CELLS,
         torch.ops.aten._grouped_mm.default: grouped.grouped_mm,

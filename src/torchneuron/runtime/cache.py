@@ -87,11 +87,11 @@ class ProgramCache:
             load: Turn serialized bytes into a program; a file that it cannot load counts as
                 damaged and is made anew.
         """
-        found = self._read(key, load)
+        found = self.get(key.name, load)
         if found is not None:
             return found, True
         with self._locked(key):
-            found = self._read(key, load)  # another process may have made it meanwhile
+            found = self.get(key.name, load)  # another process may have made it meanwhile
             if found is not None:
                 return found, True
             blob = make()
@@ -134,8 +134,9 @@ class ProgramCache:
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}{_SUFFIX}"
 
-    def _read(self, key: Key, load: Callable[[bytes], object]) -> object | None:
-        path = self._path(key.name)
+    def get(self, name: str, load: Callable[[bytes], object]) -> object | None:
+        """Return the loaded program of this name, None where it is not there or damaged."""
+        path = self._path(name)
         try:
             content = path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
