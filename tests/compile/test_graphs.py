@@ -1,4 +1,4 @@
-"""Compiled graphs that torch's cache keeps: hits give the same numbers, and what must not be kept is not."""
+"""Compiled graphs that torch's cache keeps: a hit gives the same numbers, and some are not kept."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

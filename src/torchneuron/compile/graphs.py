@@ -113,7 +113,7 @@ class CompiledGraph(OutputCode):
 
 
 def compiler(
-    compile_one: Callable[..., Callable[..., Any]],
+    compile_one: Callable[..., CompiledGraph],
 ) -> SerializableAOTDispatchCompiler:
     """Mark a compiler for AOTAutograd as one whose graphs can be kept."""
     return SerializableAOTDispatchCompiler(CompiledGraph, compile_one)

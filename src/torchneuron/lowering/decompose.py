@@ -22,6 +22,12 @@ _MORE = (
     "triu_indices upsample_bicubic2d upsample_bilinear2d upsample_nearest1d upsample_nearest2d "
     "upsample_nearest3d upsample_trilinear3d"
 ).split()
+# Of the core set all the same.
+_CORE_COMPOSITES: tuple[Any, ...] = (
+    torch.ops.aten.adaptive_avg_pool1d.default,
+    torch.ops.aten.avg_pool1d.default,
+    torch.ops.aten.var.dim,
+)
 
 
 @functools.cache
@@ -30,10 +36,13 @@ def decompositions() -> dict[OpOverload, Callable[..., Any]]:
     import torchneuron.lowering.ops  # noqa: F401 (its import fills the table)
 
     packets = [getattr(torch.ops.aten, name) for name in _MORE if hasattr(torch.ops.aten, name)]
-    chosen = {
-        # The public table adds composites, which never come here, and takes a quarter of a second.
-        **_core_aten_decompositions_post_autograd(),
-        **get_decompositions(packets),
+    # The public table has all composites too: a quarter of a second for what dispatch takes apart.
+    core: Any = _core_aten_decompositions_post_autograd()
+    more: Any = get_decompositions(packets)
+    chosen: dict[Any, Callable[..., Any]] = {
+        **core,
+        **{composite: composite.decompose for composite in _CORE_COMPOSITES},
+        **more,
         **recurrent.CELLS,
         torch.ops.aten._grouped_mm.default: grouped.grouped_mm,
         torch.ops.aten._weight_norm_interface_backward.default: weight_norm_backward,
