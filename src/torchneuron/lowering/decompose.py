@@ -37,12 +37,10 @@ def decompositions() -> dict[OpOverload, Callable[..., Any]]:
 
     packets = [getattr(torch.ops.aten, name) for name in _MORE if hasattr(torch.ops.aten, name)]
     # The public table has all composites too: a quarter of a second for what dispatch takes apart.
-    core: Any = _core_aten_decompositions_post_autograd()
-    more: Any = get_decompositions(packets)
-    chosen: dict[Any, Callable[..., Any]] = {
-        **core,
+    chosen: dict[Any, Any] = {
+        **_core_aten_decompositions_post_autograd(),
         **{composite: composite.decompose for composite in _CORE_COMPOSITES},
-        **more,
+        **get_decompositions(packets),
         **recurrent.CELLS,
         torch.ops.aten._grouped_mm.default: grouped.grouped_mm,
         torch.ops.aten._weight_norm_interface_backward.default: weight_norm_backward,
