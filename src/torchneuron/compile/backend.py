@@ -138,7 +138,7 @@ def compile_graph(
             for node in eager:
                 failures.report_eager(node, partition.why_eager(node), settings)
             failures.announce_eager(eager, _num_calls(graph) - len(eager))
-            return CompiledGraph(parts.forward, None if eager else graphs.steps(parts, programs))
+            return CompiledGraph(parts, None if eager else graphs.steps(parts, programs))
 
 
 def _compile_parts(
@@ -175,10 +175,7 @@ def _name_code(graph: fx.GraphModule, name: str) -> None:
 
 def _call(parts: fx.GraphModule, name: str, segment: Segment) -> Callable[..., Any]:
     """Put a segment in the place of a submodule; as a function, a module call costs as much."""
-
-    def run(*args: Any) -> Any:
-        return segment(*args)
-
+    run = segment.function()
     run.__name__ = f"run_{name}"
     for node in parts.graph.find_nodes(op="call_module", target=name):
         node.op, node.target = "call_function", run

@@ -25,6 +25,7 @@ from torch._functorch._aot_autograd.autograd_cache import (
 )
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._inductor.output_code import OutputCode
+from torch.fx.graph import _BoxedCodeGen
 
 import torchneuron
 from torchneuron import config, ledger
@@ -72,21 +73,19 @@ class CompiledGraph(OutputCode):
     """Run a compiled graph; called with a list of its arguments, which is emptied.
 
     Args:
-        run: Takes the arguments and returns the results.
+        graph: Runs it.
         steps: What the cache keeps; None for a graph that cannot be kept.
     """
 
-    def __init__(self, run: Callable[..., Any], steps: Steps | None) -> None:
+    def __init__(self, graph: fx.GraphModule, steps: Steps | None) -> None:
         super().__init__()
-        self._run: Callable[..., Any] | None = run
+        self._run: Callable[[list[Any]], Any] | None = _boxed(graph)
         self._steps = steps
         self._boxed_call = True
 
     def __call__(self, inputs: Any) -> Any:
-        """Run, dropping the arguments early, so that they can be freed."""
-        taken = tuple(inputs)
-        inputs.clear()
-        return self._run(*taken)  # type: ignore[misc]
+        """Run."""
+        return self._run(inputs)  # type: ignore[misc]
 
     def prepare_for_serialization(self) -> None:
         """Leave only what can be written; torch calls this on a copy.
@@ -106,7 +105,7 @@ class CompiledGraph(OutputCode):
         """
         if self._steps is None:
             raise FXGraphCacheMiss
-        self._run = _runnable(self._steps)
+        self._run = _boxed(_written(self._steps))
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         """Do nothing: there are no Triton kernels."""
@@ -163,7 +162,15 @@ def steps(
     return Steps(tuple(inputs), tuple(made), output)
 
 
-def _runnable(kept: Steps) -> Callable[..., Any]:
+def _boxed(graph: fx.GraphModule) -> Callable[[list[Any]], Any]:
+    """Have a graph take its arguments in a list, which it empties so that they can be freed."""
+    graph.graph.set_codegen(_BoxedCodeGen())
+    graph.recompile()
+    run: Callable[[list[Any]], Any] = graph.forward
+    return run
+
+
+def _written(kept: Steps) -> fx.GraphModule:
     """Write the graph's code again, with its programs loaded."""
     graph = fx.Graph()
     values = {name: graph.placeholder(name) for name in kept.inputs}
@@ -181,9 +188,7 @@ def _runnable(kept: Steps) -> Callable[..., Any]:
         target = _loaded(step.target) if isinstance(step.target, KeptProgram) else step.target
         values[step.name] = graph.call_function(target, filled(step.args), filled(step.kwargs))
     graph.output(filled(kept.output))
-    made = fx.GraphModule({}, graph)
-    run: Callable[..., Any] = made.forward
-    return run
+    return fx.GraphModule({}, graph)
 
 
 def _loaded(program: KeptProgram) -> Callable[..., Any]:

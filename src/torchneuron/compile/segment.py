@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from torchneuron.ledger import Recompiled
 from torchneuron.lowering.graph import LoweringError, Sizes, TensorSpec, lower, source_line
 from torchneuron.runtime import xla
 
+Launch = Callable[[Sequence[torch.Tensor]], Any]
 SizeAtCall = Callable[[sympy.Symbol, int], int]
 
 
@@ -34,7 +36,7 @@ class KeptProgram:
         name: For reports.
         key: Its name in the program cache.
         device: Index of the device it runs on.
-        places: Which arguments are its inputs.
+        places: Which arguments are its inputs; None for all.
         num_nodes: ATen calls in it.
         inputs: See `Program`.
         outputs: See `Program`.
@@ -44,7 +46,7 @@ class KeptProgram:
     name: str
     key: str
     device: int
-    places: tuple[int, ...]
+    places: tuple[int, ...] | None
     num_nodes: int
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
@@ -52,12 +54,7 @@ class KeptProgram:
 
     def runnable(self, executable: xla.Executable) -> Callable[..., Any]:
         """Return what takes the arguments and gives the results."""
-        launch = _Launch(self, executable)
-
-        def run(*args: Any) -> Any:
-            return launch(self.device, [args[place] for place in self.places])
-
-        return run
+        return _function(_launch(self, executable), self.places)
 
 
 class Segment:
@@ -91,9 +88,10 @@ class Segment:
         self._tensor_places = [
             place for place, fake in enumerate(fakes) if isinstance(fake, torch.Tensor)
         ]
+        self._is_all_tensors = len(self._tensor_places) == len(fakes)
         self._symbols = _symbols(fakes)
         self._device = _device_of(graph)
-        self._launches: dict[tuple[int, ...], _Launch] = {}
+        self._launches: dict[tuple[int, ...], Launch] = {}
         self._eager_sizes: set[tuple[int, ...]] = set()
         self._last_sizes: tuple[int, ...] | None = None
         self.kept: KeptProgram | None = None  # where the sizes are fixed
@@ -122,9 +120,16 @@ class Segment:
             if launch is None:
                 return self._graph(*args)
             self._launches[sizes] = launch
-        return launch(self._device, [args[place] for place in self._tensor_places])
+        return launch([args[place] for place in self._tensor_places])
 
-    def _compile_late(self, sizes: tuple[int, ...]) -> _Launch | None:
+    def function(self) -> Callable[..., Any]:
+        """Return what a graph is to call: less than this object where the sizes are fixed."""
+        launch = self._launches.get(())
+        if self.kept is None or launch is None:
+            return lambda *args: self(*args)
+        return _function(launch, self.kept.places)
+
+    def _compile_late(self, sizes: tuple[int, ...]) -> Launch | None:
         """Compile for sizes that a call brought; None where they run eagerly, which is counted."""
         if sizes in self._eager_sizes:
             return None
@@ -140,7 +145,7 @@ class Segment:
         self._eager_sizes.add(sizes)
         return None
 
-    def _compile(self, sizes: tuple[int, ...]) -> _Launch:
+    def _compile(self, sizes: tuple[int, ...]) -> Launch:
         bound = {
             each.symbol: sympy.Integer(size)
             for each, size in zip(self._symbols, sizes, strict=True)
@@ -164,7 +169,7 @@ class Segment:
             self._name,
             key,
             self._device,
-            tuple(self._tensor_places),
+            None if self._is_all_tensors else tuple(self._tensor_places),
             num_nodes,
             program.inputs,
             program.outputs,
@@ -172,7 +177,7 @@ class Segment:
         )
         if not self._symbols:
             self.kept = made
-        return _Launch(made, executable)
+        return _launch(made, executable)
 
     def _report_sizes(self, sizes: tuple[int, ...], seconds: float) -> None:
         """Tell the ledger where sizes are not those of the program made before."""
@@ -197,43 +202,54 @@ class Segment:
         )
 
 
-class _Launch:
-    """Hold one executable, ready to run, and the shape of its answer."""
+def _function(launch: Launch, places: tuple[int, ...] | None) -> Callable[..., Any]:
+    """Return what takes the arguments of a part of a graph, where the program takes its inputs."""
+    if places is None:
+        return lambda *args: launch(args)
+    return lambda *args: launch([args[place] for place in places])
 
-    def __init__(self, program: KeptProgram, executable: xla.Executable) -> None:
-        self._launch = launching.launcher(
+
+def _launch(program: KeptProgram, executable: xla.Executable) -> Launch:
+    """Return what runs a program on its inputs and gives the results of its part of the graph."""
+    run = functools.partial(
+        launching.launcher(
             xla.import_dlpack,
             executable,
             xla.export_dlpack,
             len(program.inputs),
             executable.temp_bytes + executable.output_bytes,
-        )
-        self._results = program.results
-        self._is_plain = program.results == tuple(range(len(program.outputs)))
-        self._permuted = [
-            (place, spec.order)
-            for place, spec in enumerate(program.inputs)
-            if spec.order != tuple(range(len(spec.order)))
-        ]
-        self._strided = [
-            (place, spec.shape, spec.strides)
-            for place, spec in enumerate(program.outputs)
-            if not spec.is_row_major
-        ]
+        ),
+        program.device,
+    )
+    permuted = [
+        (place, spec.order)
+        for place, spec in enumerate(program.inputs)
+        if spec.order != tuple(range(len(spec.order)))
+    ]
+    strided = [
+        (place, spec.shape, spec.strides)
+        for place, spec in enumerate(program.outputs)
+        if not spec.is_row_major
+    ]
+    # The plain cases do without what the others need: it is time of every call.
+    is_plain = not permuted and not strided
+    if is_plain and program.results == (0,):
+        return lambda tensors: run(tensors)[0]
+    if is_plain and program.results == tuple(range(len(program.outputs))):
+        return run
 
-    def __call__(self, device: int, tensors: list[torch.Tensor]) -> Any:
-        for place, order in self._permuted:
-            tensors[place] = tensors[place].permute(order)
-        outputs = self._launch(device, tensors)
-        for place, shape, strides in self._strided:
+    def run_any(tensors: Sequence[torch.Tensor]) -> Any:
+        given = list(tensors)
+        for place, order in permuted:
+            given[place] = given[place].permute(order)
+        outputs = run(given)
+        for place, shape, strides in strided:
             # Not a view: what a compiled graph returns may be written in place.
             outputs[place] = _reinterpret_tensor(outputs[place], shape, strides)
-        if len(self._results) == 1:
-            [only] = self._results
-            return outputs[0] if isinstance(only, int) else only[0]
-        if self._is_plain:
-            return outputs
-        return [outputs[each] if isinstance(each, int) else each[0] for each in self._results]
+        results = [outputs[each] if isinstance(each, int) else each[0] for each in program.results]
+        return results[0] if len(results) == 1 else results
+
+    return run_any
 
 
 class _Symbol(NamedTuple):
