@@ -88,7 +88,7 @@ def _how(target: OpOverload) -> tuple[str, Tracer | None]:
         return "host: a size, filled in", None
     if decompose.draws_numbers(target):
         return "host: drawn eagerly before the program", None
-    if target in decompose.decompositions():
+    if target in decompose.with_composites():
         return "decomposed", traced
     functional = _functional(target)
     if functional is not None:
@@ -169,7 +169,7 @@ def traced(target: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     tensors = [leaves[place] for place in places]
     functional = torch.func.functionalize(run, remove="mutations_and_views")
     tracer = make_fx(
-        functional, decomposition_table=decompose.decompositions(), tracing_mode="fake"
+        functional, decomposition_table=decompose.with_composites(), tracing_mode="fake"
     )
     graph = tracer(*tensors)
     graph.graph.eliminate_dead_code()

@@ -96,7 +96,7 @@ def _captured(
             # torch.export copies a class of its own that it deprecates.
             warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
             program = torch.export.export(module, args, kwargs, strict=False)
-            return program.run_decompositions(decompose.decompositions())
+            return program.run_decompositions(decompose.with_composites())
     except Exception as error:
         raise CompileError(
             f"the model cannot be captured as one graph: {error}",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch._decomp import _core_aten_decompositions_post_autograd, get_decompositions
+from torch._decomp import (
+    _core_aten_decompositions_post_autograd,
+    core_aten_decompositions,
+    get_decompositions,
+)
 from torch._ops import OpOverload
 
 from torchneuron.lowering import grouped, recurrent
@@ -22,12 +26,6 @@ _MORE = (
     "triu_indices upsample_bicubic2d upsample_bilinear2d upsample_nearest1d upsample_nearest2d "
     "upsample_nearest3d upsample_trilinear3d"
 ).split()
-# Of the core set all the same.
-_CORE_COMPOSITES: tuple[Any, ...] = (
-    torch.ops.aten.adaptive_avg_pool1d.default,
-    torch.ops.aten.avg_pool1d.default,
-    torch.ops.aten.var.dim,
-)
 
 
 @functools.cache
@@ -36,16 +34,27 @@ def decompositions() -> dict[OpOverload, Callable[..., Any]]:
     import torchneuron.lowering.ops  # noqa: F401 (its import fills the table)
 
     packets = [getattr(torch.ops.aten, name) for name in _MORE if hasattr(torch.ops.aten, name)]
-    # The public table has all composites too: a quarter of a second for what dispatch takes apart.
     chosen: dict[Any, Any] = {
         **_core_aten_decompositions_post_autograd(),
-        **{composite: composite.decompose for composite in _CORE_COMPOSITES},
         **get_decompositions(packets),
         **recurrent.CELLS,
         torch.ops.aten._grouped_mm.default: grouped.grouped_mm,
         torch.ops.aten._weight_norm_interface_backward.default: weight_norm_backward,
         torch.ops.aten._transformer_encoder_layer_fwd.default: encoder_layer,
     }
+    return _without_rules(chosen)
+
+
+@functools.cache
+def with_composites() -> dict[OpOverload, Callable[..., Any]]:
+    """Return these and those of composites, which `torch.export` keeps and dispatch takes apart.
+
+    Collecting them takes PyTorch a quarter of a second.
+    """
+    return {**_without_rules(core_aten_decompositions()), **decompositions()}
+
+
+def _without_rules(chosen: Mapping[Any, Any]) -> dict[OpOverload, Callable[..., Any]]:
     return {
         target: rule
         for target, rule in chosen.items()
