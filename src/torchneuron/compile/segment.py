@@ -124,10 +124,9 @@ class Segment:
 
     def function(self) -> Callable[..., Any]:
         """Return what a graph is to call: less than this object where the sizes are fixed."""
-        launch = self._launches.get(())
-        if self.kept is None or launch is None:
+        if self.kept is None:
             return lambda *args: self(*args)
-        return _function(launch, self.kept.places)
+        return _function(self._launches[()], self.kept.places)
 
     def _compile_late(self, sizes: tuple[int, ...]) -> Launch | None:
         """Compile for sizes that a call brought; None where they run eagerly, which is counted."""
@@ -175,8 +174,7 @@ class Segment:
             program.outputs,
             program.results,
         )
-        if not self._symbols:
-            self.kept = made
+        self.kept = None if self._symbols else made
         return _launch(made, executable)
 
     def _report_sizes(self, sizes: tuple[int, ...], seconds: float) -> None:

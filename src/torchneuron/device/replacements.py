@@ -4,6 +4,7 @@ Each function takes the original and returns its replacement.
 """
 
 import collections
+import contextlib
 import functools
 import itertools
 import sys
@@ -305,10 +306,12 @@ def compile_backward(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def get_or_compile(self: Any, *, saved_tensors_use_once: bool) -> Any:
+        if self.compiled_bw is not None:  # of every backward pass but the first
+            return self.compiled_bw
         made = getattr(self.bw_compiler, "output_code_ty", type(None)).__module__
-        if self.compiled_bw is not None or not made.startswith("torchneuron."):
-            return original(self, saved_tensors_use_once=saved_tensors_use_once)
-        with torch._functorch.config.patch(bundled_autograd_cache=True):
+        is_ours = made.startswith("torchneuron.")
+        keeping = torch._functorch.config.patch(bundled_autograd_cache=True)
+        with keeping if is_ours else contextlib.nullcontext():
             return original(self, saved_tensors_use_once=saved_tensors_use_once)
 
     return get_or_compile

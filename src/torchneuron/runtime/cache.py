@@ -115,6 +115,10 @@ class ProgramCache:
 
     def prune(self, max_bytes: int) -> list[Entry]:
         """Drop the longest unused programs until at most so many bytes are left; return them."""
+        return self._prune(max_bytes)[0]
+
+    def _prune(self, max_bytes: int) -> tuple[list[Entry], int]:
+        """Prune; return what was dropped, and how many bytes are left."""
         entries = self.entries()
         left = sum(entry.num_bytes for entry in entries)
         dropped = []
@@ -125,7 +129,7 @@ class ProgramCache:
                 self._path(entry.name).unlink()
                 dropped.append(entry)
                 left -= entry.num_bytes
-        return dropped
+        return dropped, left
 
     def clear(self) -> list[Entry]:
         """Drop all programs; return them."""
@@ -183,9 +187,9 @@ class ProgramCache:
             return
         self._unchecked_bytes -= len(blob)
         if self._unchecked_bytes < 0:
-            self.prune(self.max_bytes)
+            _, left = self._prune(self.max_bytes)
             # An eighth: other processes write too, and looking costs milliseconds a thousand.
-            self._unchecked_bytes = (self.max_bytes - self.num_bytes()) // 8
+            self._unchecked_bytes = (self.max_bytes - left) // 8
 
     @contextlib.contextmanager
     def _locked(self, key: Key) -> Iterator[None]:
