@@ -49,6 +49,9 @@ class Pool {
   // limit, and `deleter(ctx)` frees it. The record is found by blockOf(ptr). The memory is freed
   // when this throws c10::OutOfMemoryError. An address can be adopted once at a time.
   c10::DataPtr adopt(void* ptr, size_t nbytes, c10::DeleterFnPtr deleter, void* ctx);
+  // Counts memory that somebody else has for a while, as an adopted block would; adopt's error.
+  void charge(size_t nbytes);
+  void discharge(size_t nbytes);
 
   // Returns the segments that hold no live block to the system.
   void emptyCache();
@@ -103,7 +106,7 @@ class Pool {
   Block* allocateSlow(size_t nbytes);
   void freeAdopted(Block* block);
   size_t limitBytes();
-  bool chargeAdopted(Block* block, bool is_retry);
+  bool tryCharge(size_t nbytes, bool is_retry);
   [[noreturn]] void throwOutOfMemory(Refusal refusal, size_t nbytes);
 
   // What a small allocation touches comes first.

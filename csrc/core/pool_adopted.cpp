@@ -27,8 +27,8 @@ AdoptedTable& adoptedTable() {
   return *table;
 }
 
-const Recorder& recorderOf(const Block* block) {
-  return block->size_bytes > kSmallLimit ? kLargeRecorder : kSmallRecorder;
+const Recorder& recorderOf(size_t nbytes) {
+  return nbytes > kSmallLimit ? kLargeRecorder : kSmallRecorder;
 }
 
 // False where the address is adopted already.
@@ -59,28 +59,40 @@ Block* adoptedBlock(void* data) {
   return found != adoptedTable().end() ? &found->second->block : nullptr;
 }
 
-bool Pool::chargeAdopted(Block* block, bool is_retry) {
+bool Pool::tryCharge(size_t nbytes, bool is_retry) {
   std::lock_guard<SpinLock> guard(lock_);
-  const size_t nbytes = block->size_bytes;
   if (exceedsLimit(nbytes)) {
     ++(is_retry ? stats_.num_ooms : stats_.num_alloc_retries);
     return false;
   }
   chargeHostMemory(nbytes);
-  const Recorder& recorder = recorderOf(block);
+  const Recorder& recorder = recorderOf(nbytes);
   recorder.grown(stats_, nbytes);
   recorder.allocated(stats_, nbytes, nbytes);
-  adopted_.insert(block);
   return true;
 }
 
+void Pool::charge(size_t nbytes) {
+  if (!tryCharge(nbytes, /*is_retry=*/false)) {
+    emptyCache();
+    if (!tryCharge(nbytes, /*is_retry=*/true)) {
+      throwOutOfMemory(Refusal::kLimit, nbytes);
+    }
+  }
+}
+
+void Pool::discharge(size_t nbytes) {
+  std::lock_guard<SpinLock> guard(lock_);
+  const Recorder& recorder = recorderOf(nbytes);
+  recorder.freed(stats_, nbytes, nbytes);
+  recorder.released(stats_, nbytes);
+  returnHostMemory(nbytes);
+}
+
 void Pool::freeAdopted(Block* block) {
+  discharge(block->size_bytes);
   {
     std::lock_guard<SpinLock> guard(lock_);
-    const Recorder& recorder = recorderOf(block);
-    recorder.freed(stats_, block->size_bytes, block->requested_bytes);
-    recorder.released(stats_, block->size_bytes);
-    returnHostMemory(block->size_bytes);
     adopted_.erase(block);
   }
   forget(block->foreign);
@@ -103,12 +115,15 @@ c10::DataPtr Pool::adopt(void* ptr, size_t nbytes, c10::DeleterFnPtr deleter, vo
   activate(block, nbytes, nbytes);
   block->state = BlockState::kAdopted;
   TORCH_INTERNAL_ASSERT(remember(std::move(record)), "the memory at ", ptr, " is adopted already");
-  if (!chargeAdopted(block, /*is_retry=*/false)) {
-    emptyCache();
-    if (!chargeAdopted(block, /*is_retry=*/true)) {
-      forget(ptr);
-      throwOutOfMemory(Refusal::kLimit, nbytes);
-    }
+  try {
+    charge(nbytes);
+  } catch (...) {
+    forget(ptr);
+    throw;
+  }
+  {
+    std::lock_guard<SpinLock> guard(lock_);
+    adopted_.insert(block);
   }
   return c10::DataPtr(ptr, ptr, &deleteDeviceMemory, device);
 }

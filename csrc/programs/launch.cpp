@@ -6,13 +6,13 @@
 
 #include <ATen/dlpack.h>
 
+#include <cstring>
 #include <memory>
 
 namespace py = pybind11;
 
 // Of ATen/DLConvertor.h, which includes all of ATen.
 namespace at {
-TORCH_API ScalarType toScalarType(const DLDataType& dtype);
 TORCH_API DLDataType getDLDataType(const Tensor& tensor);
 }  // namespace at
 
@@ -20,11 +20,12 @@ namespace torchneuron {
 namespace {
 
 constexpr const char* kCapsule = "dltensor";
-constexpr const char* kUsedCapsule = "used_dltensor";
 // XLA takes memory as it is only from here on, and copies the rest.
 constexpr uintptr_t kAlignment = 64;
 // The addresses that one input takes turns at: the pool gives a step the blocks of the last one.
 constexpr size_t kMaxImports = 8;
+// Up to here an output is copied into a block of the pool, which costs less than to adopt it.
+constexpr size_t kMaxCopiedBytes = 16384;
 
 // A row-major view of memory that it does not own.
 struct View {
@@ -70,45 +71,40 @@ at::Tensor plain(const at::Tensor& given) {
   return given.resolve_conj().resolve_neg().contiguous();
 }
 
-void releaseOutput(void* context) {
-  auto* managed = static_cast<DLManagedTensor*>(context);
-  if (managed->deleter != nullptr) {
-    managed->deleter(managed);
+void releaseArray(void* context) {
+  if (Py_IsInitialized() != 0) {
+    const py::gil_scoped_acquire gil;
+    Py_DECREF(static_cast<PyObject*>(context));
   }
 }
 
-at::Tensor adopt(const py::handle& capsule, c10::DeviceIndex device) {
-  auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), kCapsule));
-  if (managed == nullptr) {
+py::object owned(PyObject* made) {
+  if (made == nullptr) {
     throw py::error_already_set();
   }
-  PyCapsule_SetName(capsule.ptr(), kUsedCapsule);
-  const auto& view = managed->dl_tensor;
-  // Copied: an empty output is released as soon as it is adopted.
-  const at::DimVector sizes(view.shape, view.shape + view.ndim);
-  const auto dtype = c10::scalarTypeToTypeMeta(at::toScalarType(view.dtype));
-  const size_t nbytes = c10::multiply_integers(sizes) * dtype.itemsize();
-  auto* data = static_cast<char*>(view.data) + view.byte_offset;
-  auto memory =
-      devicePool(device).adopt(nbytes > 0 ? data : nullptr, nbytes, &releaseOutput, managed);
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(c10::Storage::use_byte_size_t(), nbytes, std::move(memory), neuronAllocator(),
-                   /*resizable=*/true),
-      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), dtype);
-  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
-  return tensor;
+  return py::reinterpret_steal<py::object>(made);
 }
 
-// Counts `nbytes` as used until the answer is dropped; the memory itself is the program's.
-c10::DataPtr charge(c10::DeviceIndex device, size_t nbytes) {
-  if (nbytes == 0) {
-    return {};
+// Counts bytes of the device as used for as long as it lives; the memory is the program's.
+class Charge {
+ public:
+  Charge(Pool& pool, size_t nbytes) : pool_(pool), nbytes_(nbytes) {
+    if (nbytes_ > 0) {
+      pool_.charge(nbytes_);
+    }
   }
-  auto token = std::make_unique<char>();
-  void* address = token.get();
-  return devicePool(device).adopt(
-      address, nbytes, [](void* ctx) { delete static_cast<char*>(ctx); }, token.release());
-}
+  ~Charge() {
+    if (nbytes_ > 0) {
+      pool_.discharge(nbytes_);
+    }
+  }
+  Charge(const Charge&) = delete;
+  Charge& operator=(const Charge&) = delete;
+
+ private:
+  Pool& pool_;
+  size_t nbytes_;
+};
 
 }  // namespace
 
@@ -132,8 +128,29 @@ py::object Launch::bufferOf(const at::Tensor& input, Imports& imports) {
   return buffer;
 }
 
-std::vector<at::Tensor> Launch::run(c10::DeviceIndex device,
-                                    const std::vector<at::Tensor>& inputs) {
+at::Tensor Launch::tensorOf(PyObject* array, const Output& output) {
+  c10::DataPtr memory;
+  if (output.nbytes > 0) {
+    const auto address = owned(PyObject_CallOneArg(runtime_.address.ptr(), array));
+    void* data = PyLong_AsVoidPtr(address.ptr());
+    if (output.nbytes <= kMaxCopiedBytes) {
+      memory = neuronAllocator()->allocateOn(output.nbytes, device_);
+      std::memcpy(memory.get(), data, output.nbytes);
+    } else {
+      memory = devicePool(device_).adopt(data, output.nbytes, &releaseArray, Py_NewRef(array));
+    }
+  } else {
+    memory = neuronAllocator()->allocateOn(0, device_);
+  }
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(c10::Storage::use_byte_size_t(), output.nbytes, std::move(memory),
+                   neuronAllocator(), /*resizable=*/true),
+      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), output.dtype);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(output.sizes, output.strides);
+  return tensor;
+}
+
+std::vector<at::Tensor> Launch::run(const std::vector<at::Tensor>& inputs) {
   TORCH_CHECK(inputs.size() == imports_.size(), "a program of ", imports_.size(), " inputs got ",
               inputs.size());
   std::vector<at::Tensor> held;  // alive until the program has run
@@ -143,13 +160,18 @@ std::vector<at::Tensor> Launch::run(c10::DeviceIndex device,
     held.push_back(plain(inputs[place]));
     buffers[place] = bufferOf(held.back(), imports_[place]);
   }
-  auto charged = charge(device, nbytes_);
-  const py::list arrays = runtime_.execute(buffers);
-  charged.clear();  // the outputs are counted one by one from here on
+  py::object arrays;
+  {
+    const Charge charge(devicePool(device_), nbytes_);  // outputs are counted one by one below
+    const auto results = owned(PyObject_CallOneArg(runtime_.execute.ptr(), buffers.ptr()));
+    arrays = owned(PyObject_CallFunctionObjArgs(runtime_.take.ptr(), results.ptr(),
+                                                runtime_.handlers.ptr(), nullptr));
+  }
   std::vector<at::Tensor> outputs;
-  outputs.reserve(arrays.size());
-  for (const auto& array : arrays) {
-    outputs.push_back(adopt(runtime_.export_array(array, py::none()), device));
+  outputs.reserve(outputs_.size());
+  for (const auto place : c10::irange(outputs_.size())) {
+    auto array = py::reinterpret_borrow<py::object>(PyList_GetItem(arrays.ptr(), place));
+    outputs.push_back(tensorOf(array.ptr(), outputs_[place]));
   }
   return outputs;
 }

@@ -64,23 +64,28 @@ void bindDevice(py::module_& module) {
   module.def("enter_thread", &enterThread);
 }
 
+using OutputSpec = std::tuple<std::vector<int64_t>, std::vector<int64_t>, c10::ScalarType>;
+
+std::unique_ptr<Launch> makeLaunch(const std::array<py::object, 5>& runtime, int device,
+                                   size_t num_inputs, std::vector<OutputSpec> specs,
+                                   size_t nbytes) {
+  std::vector<Output> outputs;
+  for (auto& [sizes, strides, dtype] : specs) {
+    const auto type = c10::scalarTypeToTypeMeta(dtype);
+    const size_t output_bytes = c10::multiply_integers(sizes) * type.itemsize();
+    outputs.push_back({std::move(sizes), std::move(strides), type, output_bytes});
+  }
+  return std::make_unique<Launch>(
+      Runtime{runtime[0], runtime[1], runtime[2], runtime[3], runtime[4]},
+      static_cast<c10::DeviceIndex>(device), num_inputs, std::move(outputs), nbytes);
+}
+
 // Compiled programs: their launch, and the kernels that they call.
 void bindPrograms(py::module_& module) {
   py::class_<Launch>(module, "Launch")
-      .def(py::init([](py::object import_buffer, py::object execute, py::object export_array,
-                       size_t num_inputs, size_t nbytes) {
-             return std::make_unique<Launch>(
-                 Runtime{std::move(import_buffer), std::move(execute), std::move(export_array)},
-                 num_inputs, nbytes);
-           }),
-           py::arg("import_buffer"), py::arg("execute"), py::arg("export_array"),
-           py::arg("num_inputs"), py::arg("nbytes"))
-      .def("__call__",
-           torch::wrap_pybind_function(
-               [](Launch& self, int device, const std::vector<at::Tensor>& inputs) {
-                 return self.run(static_cast<c10::DeviceIndex>(device), inputs);
-               }),
-           py::arg("device"), py::arg("inputs"));
+      .def(py::init(&makeLaunch), py::arg("runtime"), py::arg("device"), py::arg("num_inputs"),
+           py::arg("outputs"), py::arg("nbytes"))
+      .def("__call__", torch::wrap_pybind_function(&Launch::run), py::arg("inputs"));
   module.def("host_calls", []() {
     std::vector<std::pair<std::string, py::capsule>> calls;
     for (const auto& [name, handler] : hostCalls()) {

@@ -50,13 +50,13 @@ class Launch:
 
     def __init__(
         self,
-        import_buffer: Callable[[Any], Any],
-        execute: Callable[[list[Any]], list[Any]],
-        export_array: Callable[[Any, None], Any],
+        runtime: tuple[Any, ...],
+        device: int,
         num_inputs: int,
+        outputs: Sequence[tuple[tuple[int, ...], tuple[int, ...], torch.dtype]],
         nbytes: int,
     ) -> None: ...
-    def __call__(self, device: int, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]: ...
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]: ...
 
 def set_lowered(run: Callable[[str, list[Any]], list[Any] | None]) -> None:
     """Have eager operators run through `run(op, arguments)`; before the first use of the device."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from typing import Any, NamedTuple
 import sympy
 import torch
 from torch import fx
-from torch._C._dynamo.guards import _reinterpret_tensor  # type: ignore[attr-defined]
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from torchneuron import ledger
@@ -24,7 +22,7 @@ from torchneuron.ledger import Recompiled
 from torchneuron.lowering.graph import LoweringError, Sizes, TensorSpec, lower, source_line
 from torchneuron.runtime import xla
 
-Launch = Callable[[Sequence[torch.Tensor]], Any]
+Launch = Callable[[Sequence[torch.Tensor]], list[Any]]
 SizeAtCall = Callable[[sympy.Symbol, int], int]
 
 
@@ -54,7 +52,7 @@ class KeptProgram:
 
     def runnable(self, executable: xla.Executable) -> Callable[..., Any]:
         """Return what takes the arguments and gives the results."""
-        return _function(_launch(self, executable), self.places)
+        return _function(_launch(self, executable), self)
 
 
 class Segment:
@@ -120,13 +118,14 @@ class Segment:
             if launch is None:
                 return self._graph(*args)
             self._launches[sizes] = launch
-        return launch([args[place] for place in self._tensor_places])
+        results = launch([args[place] for place in self._tensor_places])
+        return results[0] if len(results) == 1 else results
 
     def function(self) -> Callable[..., Any]:
         """Return what a graph is to call: less than this object where the sizes are fixed."""
         if self.kept is None:
             return lambda *args: self(*args)
-        return _function(self._launches[()], self.kept.places)
+        return _function(self._launches[()], self.kept)
 
     def _compile_late(self, sizes: tuple[int, ...]) -> Launch | None:
         """Compile for sizes that a call brought; None where they run eagerly, which is counted."""
@@ -200,52 +199,54 @@ class Segment:
         )
 
 
-def _function(launch: Launch, places: tuple[int, ...] | None) -> Callable[..., Any]:
-    """Return what takes the arguments of a part of a graph, where the program takes its inputs."""
-    if places is None:
-        return lambda *args: launch(args)
-    return lambda *args: launch([args[place] for place in places])
+def _function(launch: Launch, program: KeptProgram) -> Callable[..., Any]:
+    """Return what takes the arguments of a part of a graph.
+
+    Where these are the program's inputs, its attribute `launch` takes them in a list and gives the
+    results in one.
+    """
+    places = program.places
+    if places is not None:
+
+        def run(*args: Any) -> Any:
+            results = launch([args[place] for place in places])
+            return results[0] if len(results) == 1 else results
+
+        return run
+
+    def run_all(*args: Any) -> Any:
+        results = launch(args)
+        return results[0] if len(results) == 1 else results
+
+    run_all.launch = launch  # type: ignore[attr-defined]
+    return run_all
 
 
 def _launch(program: KeptProgram, executable: xla.Executable) -> Launch:
-    """Return what runs a program on its inputs and gives the results of its part of the graph."""
-    run = functools.partial(
-        launching.launcher(
-            xla.import_dlpack,
-            executable,
-            xla.export_dlpack,
-            len(program.inputs),
-            executable.temp_bytes + executable.output_bytes,
+    """Return what runs a program on its inputs and gives the results of its part of a graph."""
+    run = launching.launcher(
+        launching.Runtime(
+            xla.import_dlpack, executable.execute, xla.take, executable.handlers, xla.address
         ),
         program.device,
+        len(program.inputs),
+        [launching.Output(each.shape, each.strides, each.dtype) for each in program.outputs],
+        executable.temp_bytes + executable.output_bytes,
     )
     permuted = [
         (place, spec.order)
         for place, spec in enumerate(program.inputs)
         if spec.order != tuple(range(len(spec.order)))
     ]
-    strided = [
-        (place, spec.shape, spec.strides)
-        for place, spec in enumerate(program.outputs)
-        if not spec.is_row_major
-    ]
-    # The plain cases do without what the others need: it is time of every call.
-    is_plain = not permuted and not strided
-    if is_plain and program.results == (0,):
-        return lambda tensors: run(tensors)[0]
-    if is_plain and program.results == tuple(range(len(program.outputs))):
-        return run
+    if not permuted and program.results == tuple(range(len(program.outputs))):
+        return run  # without what the others need: it is time of every call
 
-    def run_any(tensors: Sequence[torch.Tensor]) -> Any:
+    def run_any(tensors: Sequence[torch.Tensor]) -> list[Any]:
         given = list(tensors)
         for place, order in permuted:
             given[place] = given[place].permute(order)
         outputs = run(given)
-        for place, shape, strides in strided:
-            # Not a view: what a compiled graph returns may be written in place.
-            outputs[place] = _reinterpret_tensor(outputs[place], shape, strides)
-        results = [outputs[each] if isinstance(each, int) else each[0] for each in program.results]
-        return results[0] if len(results) == 1 else results
+        return [outputs[each] if isinstance(each, int) else each[0] for each in program.results]
 
     return run_any
 

@@ -36,12 +36,12 @@ class Executable:
         stats = loaded.get_compiled_memory_stats()
         self.temp_bytes: int = stats.temp_size_in_bytes
         self.output_bytes: int = stats.output_size_in_bytes
-        self._handlers = [_handler()] * len(loaded.get_output_layouts())
+        self.handlers = [_handler()] * len(loaded.get_output_layouts())
+        self.execute = loaded.execute_sharded  # buffers that `import_dlpack` made to results
 
     def __call__(self, buffers: list[Any]) -> list[Any]:
         """Run on buffers made by `import_dlpack`; return arrays, which `export_dlpack` takes."""
-        results = self._loaded.execute_sharded(buffers)
-        arrays: list[Any] = results.consume_with_handlers(self._handlers)
+        arrays: list[Any] = take(self.execute(buffers), self.handlers)
         return arrays
 
     def serialize(self) -> bytes:
@@ -128,5 +128,9 @@ def import_dlpack(capsule: Any) -> Any:
     return _jax.dlpack_managed_tensor_to_buffer(capsule, client().local_devices()[0], None)
 
 
+# What `Executable.execute` returned and its handlers to a list of arrays.
+take = _jax.ExecuteResults.consume_with_handlers
+# An array to the address of its memory.
+address = _jax.ArrayImpl.unsafe_buffer_pointer
 # (array, None) to a DLPack capsule that owns the array's memory.
 export_dlpack = _jax.buffer_to_dlpack_managed_tensor

@@ -247,6 +247,19 @@ void testAdopt() {
   CHECK(stat("num_ooms", 0) == 1);
 }
 
+void testCharge() {
+  Pool& pool = devicePool(0);
+  pool.charge(3 * kMiB);
+  CHECK(stat("allocated_bytes.all.current", 0) == 3 * kMiB);
+  CHECK(stat("reserved_bytes.large_pool.current", 0) == 3 * kMiB);
+  pool.discharge(3 * kMiB);
+  CHECK(stat("allocated_bytes.all.current", 0) == 0 && hostMemoryTaken() == 0);
+  neuronAllocator()->allocateOn(600 * kMiB, 0).clear();
+  pool.charge(900 * kMiB);  // empties the cache
+  CHECK(!outOfMemoryText([&] { pool.charge(200 * kMiB); }).empty());
+  CHECK(stat("num_ooms", 0) == 1 && stat("allocated_bytes.all.current", 0) == 900 * kMiB);
+}
+
 void testThreads() {
   std::vector<std::thread> threads;
   std::mutex mutex;
@@ -339,6 +352,7 @@ const Checks kPoolChecks{
     {"host_limit", &testHostLimit},
     {"host_files", &testHostFiles},
     {"adopt", &testAdopt},
+    {"charge", &testCharge},
     {"threads", &testThreads},
     {"fork", &testFork},
     {"address_space", &testAddressSpace},

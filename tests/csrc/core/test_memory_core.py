@@ -68,6 +68,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "host_limit",
         "host_files",
         "adopt",
+        "charge",
         "twin",
         "cpu_allocator",
         "pinned",
