@@ -411,16 +411,25 @@ def user_cache_dir() -> str:
 
 
 @contextlib.contextmanager
-def quiet_compiler_log() -> Iterator[None]:
-    """Import jaxlib inside: its libraries read the level of their log once, while they load.
-
-    Otherwise the client greets the user on stderr. A level that the user chose stands.
-    """
-    name = "TF_CPP_MIN_LOG_LEVEL"
+def _unless_chosen(name: str, value: str) -> Iterator[None]:
+    """Have a variable that another library reads once; a value that the user chose stands."""
     chosen = os.environ.get(name)
-    os.environ.setdefault(name, "1")
+    os.environ.setdefault(name, value)
     try:
         yield
     finally:
         if chosen is None:
             del os.environ[name]
+
+
+def quiet_compiler_log() -> contextlib.AbstractContextManager[None]:
+    """Import jaxlib inside: its libraries read the level of their log once, while they load.
+
+    Otherwise the client greets the user on stderr.
+    """
+    return _unless_chosen("TF_CPP_MIN_LOG_LEVEL", "1")
+
+
+def compiler_threads(count: int) -> contextlib.AbstractContextManager[None]:
+    """Make XLA's client inside: it runs programs on so many threads, not on one per core."""
+    return _unless_chosen("PJRT_NPROC", str(count))

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy
+import torch
 
 from torchneuron import config
 
@@ -23,8 +24,8 @@ with config.quiet_compiler_log():
     from jaxlib import _jax
 
 VERSION = f"jaxlib {jaxlib.version.__version__}"
-# XLA may otherwise keep more bits than a half type has, and results would depend on fusion.
 _OF_JAX = "jax._src.sharding_impls"
+# XLA may otherwise keep more bits than a half type has, and results would depend on fusion.
 FLAGS = [("xla_allow_excess_precision", False)]
 
 
@@ -77,8 +78,9 @@ def _handler() -> Any:
 
 @functools.cache
 def client() -> Any:
-    """Return the process's client, made on first use."""
-    made = _jax.get_tfrt_cpu_client(asynchronous=False)
+    """Return the process's client, made on first use with as many threads as PyTorch then has."""
+    with config.compiler_threads(torch.get_num_threads()):
+        made = _jax.get_tfrt_cpu_client(asynchronous=False)
     if "jax" not in sys.modules:
         sys.modules[_OF_JAX] = None  # type: ignore[assignment]
         sys.meta_path.insert(0, _JaxComes())
