@@ -1,10 +1,12 @@
 // What compiled programs leave to PyTorch's CPU kernels, because those are faster than XLA's:
-// products of matrices, convolutions and attention. Which ones is decided in compile/host_calls.py.
+// products of matrices, dense and sparse, convolutions and attention. Which ones is decided in
+// compile/host_calls.py.
 #include "programs/host_calls.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
@@ -12,6 +14,7 @@
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/sparse_sampled_addmm.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <array>
@@ -58,6 +61,10 @@ at::ScalarType scalarTypeOf(ffi::DataType dtype) {
       return at::kBFloat16;
     case ffi::DataType::F16:
       return at::kHalf;
+    case ffi::DataType::S32:
+      return at::kInt;
+    case ffi::DataType::S64:
+      return at::kLong;
     default:
       TORCH_CHECK(false, "a host call got a buffer of XLA's type ", static_cast<int>(dtype));
   }
@@ -205,6 +212,42 @@ ffi::Error attentionBackward(ffi::RemainingArgs args, Output of_query, Output of
   });
 }
 
+// The members of a sparse matrix; entries behind the last row's end are only room.
+at::Tensor sparseOf(const Buffer& compressed, const Buffer& plain, const at::Tensor& values,
+                    at::IntArrayRef sizes, c10::Layout layout) {
+  const auto ends = tensorOf(compressed);
+  const auto used = ends.select(0, -1).item<int64_t>();
+  return at::_sparse_compressed_tensor_unsafe(
+      ends, tensorOf(plain).narrow(0, 0, used), values.narrow(0, 0, used), sizes,
+      at::TensorOptions(values.scalar_type()).layout(layout));
+}
+
+// The matrix (rows compressed), or its transpose, times a dense one.
+ffi::Error csrProduct(Buffer compressed, Buffer plain, Buffer values, Buffer dense, Output out,
+                      bool transposed) {
+  return guarded([&]() {
+    const auto factor = tensorOf(dense);
+    auto made = tensorOf(*out);
+    const auto matrix =
+        sparseOf(compressed, plain, tensorOf(values), {made.size(0), factor.size(0)},
+                 transposed ? c10::kSparseCsc : c10::kSparseCsr);
+    at::addmm_out(made, made, matrix, factor, /*beta=*/0);
+  });
+}
+
+// left times the transpose of right, where the matrix has entries
+ffi::Error csrSampled(Buffer compressed, Buffer plain, Buffer left, Buffer right, Output out) {
+  return guarded([&]() {
+    const auto rows = tensorOf(left);
+    const auto columns = tensorOf(right);
+    auto made = tensorOf(*out).zero_();
+    const auto places =
+        sparseOf(compressed, plain, made, {rows.size(0), columns.size(0)}, c10::kSparseCsr);
+    const auto found = at::sparse_sampled_addmm(places, rows, columns.t(), /*beta=*/0).values();
+    made.narrow(0, 0, found.size(0)).copy_(found);
+  });
+}
+
 XLA_FFI_DEFINE_HANDLER(
     kAttention, attention,
     ffi::Ffi::Bind().RemainingArgs().Ret<Buffer>().Ret<Buffer>().Attr<bool>("causal").Attr<double>(
@@ -247,6 +290,17 @@ XLA_FFI_DEFINE_HANDLER(kConvolutionBackward, convolutionBackward,
                            .Attr<Numbers>("mask")
                            .Attr<int64_t>("groups")
                            .Attr<bool>("transposed"));
+XLA_FFI_DEFINE_HANDLER(kCsrProduct, csrProduct,
+                       ffi::Ffi::Bind()
+                           .Arg<Buffer>()
+                           .Arg<Buffer>()
+                           .Arg<Buffer>()
+                           .Arg<Buffer>()
+                           .Ret<Buffer>()
+                           .Attr<bool>("transposed"));
+XLA_FFI_DEFINE_HANDLER(
+    kCsrSampled, csrSampled,
+    ffi::Ffi::Bind().Arg<Buffer>().Arg<Buffer>().Arg<Buffer>().Arg<Buffer>().Ret<Buffer>());
 
 }  // namespace
 
@@ -257,6 +311,8 @@ std::vector<std::pair<const char*, void*>> hostCalls() {
       {"torchneuron.convolution_backward", reinterpret_cast<void*>(kConvolutionBackward)},
       {"torchneuron.attention", reinterpret_cast<void*>(kAttention)},
       {"torchneuron.attention_backward", reinterpret_cast<void*>(kAttentionBackward)},
+      {"torchneuron.csr_product", reinterpret_cast<void*>(kCsrProduct)},
+      {"torchneuron.csr_sampled", reinterpret_cast<void*>(kCsrSampled)},
   };
 }
 

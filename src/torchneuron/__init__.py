@@ -31,13 +31,17 @@ _MODULES = {
     ),
 }
 
-__all__ = ["__version__", *sorted(_MODULES)]
+_SUBMODULES = ("sparse",)
+
+__all__ = ["__version__", *sorted((*_MODULES, *_SUBMODULES))]
 
 
 def __getattr__(name: str) -> Any:
     """Resolve a public name, registering the device first where the name needs it."""
     from importlib import import_module
 
+    if name in _SUBMODULES:
+        return import_module(f"{__name__}.{name}")
     module = _MODULES.get(name)
     if module is None:
         from torchneuron.errors import suggestion

@@ -35,11 +35,11 @@ def register() -> None:
 
 
 def _on_host(*names: str) -> Callable[[Rule], Rule]:
-    """Enter the decorated function as the host's rule of these overloads."""
+    """Enter the decorated function as the host's rule of overloads, `aten.` in front understood."""
 
     def enter(rule: Rule) -> Rule:
         for name in names:
-            RULES.add(f"aten.{name}", rule)
+            RULES.add(name if name.startswith("torchneuron.") else f"aten.{name}", rule)
         return rule
 
     return enter
@@ -265,3 +265,45 @@ def _attention_backward(
         _how(query, is_causal, scale),
     )
     return tuple(_by_length(each) for each in made)
+
+
+def _is_sparse_here(*values: Value) -> bool:
+    """Return whether PyTorch's sparse kernels take them."""
+    return all(each.dtype in (torch.float32, torch.float64) and each.numel for each in values)
+
+
+@_on_host("torchneuron.csr_mm")
+def _csr_mm(
+    call: Call, compressed: Value, plain: Value, values: Value, dense: Value
+) -> Value | None:
+    return _csr_product(call, [compressed, plain, values, dense], transposed=False)
+
+
+@_on_host("torchneuron.csr_mm_transposed")
+def _csr_mm_transposed(
+    call: Call, compressed: Value, plain: Value, values: Value, dense: Value, columns: int
+) -> Value | None:
+    return _csr_product(call, [compressed, plain, values, dense], transposed=True)
+
+
+def _csr_product(call: Call, operands: Sequence[Value], *, transposed: bool) -> Value | None:
+    if not _is_sparse_here(*operands[2:]) or 0 in call.shape:
+        return None
+    [made] = host_call(
+        "torchneuron.csr_product",
+        operands,
+        [(call.shape, call.dtype)],
+        {"transposed": transposed},
+    )
+    return made
+
+
+@_on_host("torchneuron.csr_sampled")
+def _csr_sampled(
+    call: Call, compressed: Value, plain: Value, left: Value, right: Value
+) -> Value | None:
+    if not _is_sparse_here(left, right) or 0 in call.shape:
+        return None
+    operands = [compressed, plain, left, right]
+    [made] = host_call("torchneuron.csr_sampled", operands, [(call.shape, call.dtype)], {})
+    return made

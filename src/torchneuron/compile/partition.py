@@ -18,6 +18,12 @@ from torchneuron.lowering import decompose, registry
 from torchneuron.lowering.emit.types import DTYPES
 
 Excluded = set[fx.Node]
+# They compute nothing: `with_effects` puts checks and prints in order, which are the host's anyway,
+# and a sparse tensor is put together of what programs made.
+_NO_WORK = (
+    torch.ops.higher_order.with_effects,
+    torch.ops.aten._sparse_coo_tensor_with_dims_and_tensors.default,
+)
 
 
 class _Lowerable(OperatorSupportBase):
@@ -112,14 +118,11 @@ def _sizes(node: fx.Node) -> list[sympy.Expr]:
 
 
 def eager_calls(graph: fx.GraphModule) -> list[fx.Node]:
-    """Return the calls of a split graph that run eagerly and compute something.
-
-    `with_effects` puts checks and prints in order, which are the host's anyway.
-    """
+    """Return the calls of a split graph that run eagerly and compute something."""
     return [
         node
         for node in graph.graph.nodes
         if node.op == "call_function"
         and isinstance(node.target, OpOverload | HigherOrderOperator)
-        and node.target is not torch.ops.higher_order.with_effects
+        and node.target not in _NO_WORK
     ]

@@ -20,6 +20,8 @@ _MISMATCH = re.compile(
     r"tensor '(?P<input>.+?)' (?P<guard>.+?)\. expected (?P<old>.+), actual (?P<new>.+)"
 )
 _CONSTANT = re.compile(r"(?P<input>[\w.\[\]']+) == (?P<old>.+)")
+# By the patch "dynamo-sparse", also where no backend is called.
+_TOLD_BEFORE = "Attempted to wrap sparse Tensor"
 _last_break: list[object] = [None]
 
 
@@ -60,6 +62,8 @@ def _report_break() -> None:
     frame = newest.user_stack[-1] if newest.user_stack else None
     file, line = (frame.filename, frame.lineno or 0) if frame is not None else ("", 0)
     what, _, rest = newest.reason.partition("\n")
+    if what == _TOLD_BEFORE:
+        return
     why = rest.partition("Explanation: ")[2].partition("\n")[0]
     ledger.emit(GraphBreak(f"{what}: {why}" if why else what, file, line))
 

@@ -167,6 +167,15 @@ PATCHES = (
         replacements.check_cell_sizes,
     ),
     Patch(
+        "dynamo-sparse",
+        "torch._dynamo.variables.builder",
+        "VariableBuilder.wrap_tensor",
+        "leaves a function with a sparse tensor to eager without a word",
+        "torch/_dynamo/variables/builder.py:2859",
+        "self value",
+        replacements.wrap_tensor,
+    ),
+    Patch(
         "backward-cache",
         "torch._functorch._aot_autograd.runtime_wrappers",
         "_AutogradBackwardCompiler.get_or_compile",

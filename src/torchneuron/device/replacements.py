@@ -20,7 +20,7 @@ import torch
 import torch.multiprocessing.reductions
 from torch.overrides import has_torch_function_unary
 
-from torchneuron import _C
+from torchneuron import _C, ledger
 from torchneuron.device.amp import DEFAULT_AUTOCAST_DTYPE
 
 _FEED = Queue._feed.__code__  # type: ignore[attr-defined]
@@ -152,6 +152,37 @@ def stream_state(original: Callable[..., Any]) -> Callable[..., Any]:
             self.cur_stream_stack = collections.deque()
 
     return __init__
+
+
+_last_sparse: list[tuple[str, int] | None] = [None]
+_said_sparse = threading.Event()
+
+
+def wrap_tensor(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Count a function that Dynamo leaves to eager for a sparse neuron tensor; say it once."""
+
+    @functools.wraps(original)
+    def wrap(self: Any, value: torch.Tensor) -> Any:
+        if value.device.type == "neuron" and value.layout != torch.strided:
+            frame = self.tx.frame_summary()
+            place = frame.filename, frame.lineno
+            if _last_sparse[0] != place:  # Dynamo analyses a function anew after it breaks
+                _last_sparse[0] = place
+                ledger.emit(ledger.GraphBreak("a sparse tensor in a compiled function", *place))
+            if not _said_sparse.is_set():
+                _said_sparse.set()
+                ledger.emit(
+                    ledger.Notice(
+                        "torch.compile",
+                        "a function with a sparse tensor runs eagerly, as on every device, at "
+                        f"{frame.filename}:{frame.lineno} (said once)",
+                        "make torchneuron.sparse.matrix(tensor) outside, and multiply with "
+                        "torchneuron.sparse.mm inside; torchneuron.explain() lists each",
+                    )
+                )
+        return original(self, value)
+
+    return wrap
 
 
 def share_storage(original: Callable[..., Any]) -> Callable[..., Any]:

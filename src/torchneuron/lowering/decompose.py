@@ -14,7 +14,7 @@ from torch._decomp import (
 )
 from torch._ops import OpOverload
 
-from torchneuron.lowering import grouped, recurrent
+from torchneuron.lowering import grouped, recurrent, sparse_gradients
 from torchneuron.lowering.encoder import encoder_layer
 from torchneuron.lowering.registry import TABLE
 from torchneuron.lowering.weight_norm import weight_norm_backward
@@ -42,7 +42,9 @@ def decompositions() -> dict[OpOverload, Callable[..., Any]]:
         torch.ops.aten._weight_norm_interface_backward.default: weight_norm_backward,
         torch.ops.aten._transformer_encoder_layer_fwd.default: encoder_layer,
     }
-    return _without_rules(chosen)
+    # A rule has the dense case of this one.
+    bag = torch.ops.aten._embedding_bag_backward.default
+    return {**_without_rules(chosen), bag: sparse_gradients.of_embedding_bag}
 
 
 @functools.cache

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from torchneuron.lowering import register  # noqa: F401 (our own operators have rules as well)
+
 Rule = Callable[..., Any]
 
 
