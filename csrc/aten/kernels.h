@@ -57,6 +57,13 @@ at::Tensor dropout(const at::Tensor& input, double p, bool train);
 void registerHotPointwise(Registrar& registrar);
 void registerHotReductions(Registrar& registrar);
 void registerHotLayers(Registrar& registrar);
+void registerHotToSparse(Registrar& registrar);
+void registerHotCoo(Registrar& registrar);
+void registerHotCompressed(Registrar& registrar);
+
+// sparse_register.cpp: what must see the sparse neuron tensor itself
+void registerCoo(Registrar& registrar);
+void registerCompressed(Registrar& registrar);
 
 // autocast.cpp: CUDA's lists
 void registerAutocast();

@@ -92,9 +92,9 @@ def test_declared_failure_that_nothing_runs_is_a_problem() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("- {case: a, kinds: [forward], dtypes: all, category: sparse}", "missing keys"),
-        ("- {case: a, kinds: [x], dtypes: all, category: sparse, reason: r}", "kinds must be"),
-        ("- {case: a, kinds: [out], dtypes: 1, category: sparse, reason: r}", "dtypes must be"),
+        ("- {case: a, kinds: [forward], dtypes: all, category: nested}", "missing keys"),
+        ("- {case: a, kinds: [x], dtypes: all, category: nested, reason: r}", "kinds must be"),
+        ("- {case: a, kinds: [out], dtypes: 1, category: nested, reason: r}", "dtypes must be"),
         ("- {case: a, kinds: [out], dtypes: all, category: x, reason: r}", "category must be"),
     ],
 )
