@@ -56,7 +56,7 @@ def _check(
     if entry.inplace_variant is not None:
         programs.append((name, False, scenarios.inplace))
     if dtype in entry.supported_backward_dtypes("cpu"):
-        programs.append((f"{name}_backward", True, scenarios.backward))
+        programs.append((f"{name}_backward", True, scenarios.backward_of_sparse))
     for kind, requires_grad, program in programs:
         seed(CPU)
         with quiet():

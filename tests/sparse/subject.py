@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 
-from behaviour.subject import DEVICE, FIRST
+from behaviour.subject import DEVICE, ERRORS, FIRST
 from conformance.compare import difference
 from conformance.placement import CPU, members, with_members
 from conformance.upstream import SPARSE_LAYOUTS
@@ -35,25 +36,40 @@ def placed(tensor: torch.Tensor, device: str = DEVICE) -> torch.Tensor:
     return target.requires_grad_(tensor.requires_grad)
 
 
-def assert_equal(actual: Any, expected: Any) -> None:
+def assert_equal(actual: Any, expected: Any, device: torch.device = NEURON) -> None:
     """Check that a tree of device results equals the CPU's: bits, layout, members, flags."""
-    found = difference(expected, actual, NEURON, exact=True)
+    found = difference(expected, actual, device, exact=True)
     assert found is None, found.text
 
 
-def assert_same(fn: Callable[..., Any], *tensors: torch.Tensor) -> Any:
-    """Run `fn` on the CPU and on the device, compare, and return the device's result."""
-    here = [tensor.detach().clone().requires_grad_(tensor.requires_grad) for tensor in tensors]
-    there = [
-        tensor.detach().to(DEVICE).requires_grad_(tensor.requires_grad) for tensor in tensors
-    ]
-    result = fn(*there)
-    assert_equal(result, fn(*here))
-    assert_equal([*there], [*here])
-    return result
+def assert_same(fn: Callable[..., Any], *tensors: torch.Tensor) -> None:
+    """Run `fn` on copies on the CPU and on the device; compare results and what became of them."""
+    assert assert_agree(fn, *tensors), "the CPU refuses this"
+
+
+def assert_agree(fn: Callable[..., Any], *tensors: torch.Tensor) -> bool:
+    """Do as `assert_same`; where the CPU raises, the device has to raise the same class."""
+
+    def copies(device: str) -> list[torch.Tensor]:
+        moved = [tensor.detach().clone().to(device) for tensor in tensors]
+        return [
+            copy.requires_grad_(tensor.requires_grad)
+            for copy, tensor in zip(moved, tensors, strict=True)
+        ]
+
+    here, there = copies("cpu"), copies(DEVICE)
+    try:
+        expected = fn(*here)
+    except ERRORS as error:
+        with pytest.raises(type(error)):
+            fn(*there)
+        return False
+    assert_equal(fn(*there), expected)
+    assert_equal(there, here)
+    return True
 
 
 __all__ = [
-    "BLOCKED", "COMPRESSED", "CPU", "LAYOUTS", "NEURON", "assert_equal", "assert_same", "dense",
-    "members", "placed", "sparse",
+    "BLOCKED", "COMPRESSED", "CPU", "LAYOUTS", "NEURON", "assert_agree", "assert_equal",
+    "assert_same", "dense", "members", "placed", "sparse",
 ]  # fmt: skip

@@ -6,11 +6,14 @@ import pytest
 import torch
 
 from behaviour.subject import DEVICE, ERRORS, FIRST, SECOND
+from conformance.placement import with_members
 from conformance.upstream import simple_sparse_tensors
 from sparse.subject import (
     COMPRESSED,
+    CPU,
     LAYOUTS,
     NEURON,
+    assert_agree,
     assert_equal,
     assert_same,
     dense,
@@ -32,10 +35,11 @@ MAKERS = {
 def test_batched_hybrid_and_empty_tensors_move_both_ways(layout: torch.layout) -> None:
     count = 0
     for tensor in simple_sparse_tensors(layout, torch.float32):
+        expected = with_members(tensor, [member.clone() for member in members(tensor)])
         for made in (tensor.to(DEVICE), placed(tensor)):
             assert str(made.device) == FIRST
-            assert_equal(made, tensor)
-            assert_equal(made.to(SECOND).cpu(), tensor)
+            assert_equal(made, expected)
+            assert_equal(made.to(SECOND).cpu(), expected, CPU)
         count += 1
     assert count > 15
 
@@ -87,24 +91,13 @@ def test_every_layout_converts_to_every_other(
     assert_same(torch.Tensor.to_dense, source)
 
 
-def assert_agree(fn: Any, tensor: torch.Tensor) -> None:
-    """Compare results, or the class of the error where the CPU raises one."""
-    try:
-        expected = fn(tensor)
-    except ERRORS as error:
-        with pytest.raises(type(error)):
-            fn(tensor.to(DEVICE))
-        return
-    assert_equal(fn(tensor.to(DEVICE)), expected)
-
-
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_prints_as_on_the_cpu(layout: torch.layout) -> None:
     tensor = sparse(layout)
     expected = repr(tensor)
     found = repr(tensor.to(DEVICE))
     assert f"device='{FIRST}'" in found
-    assert found.replace(f"device='{FIRST}', ", "").split() == expected.split()
+    assert "".join(found.split()).replace(f"device='{FIRST}',", "") == "".join(expected.split())
 
 
 def test_coalescing() -> None:
@@ -126,30 +119,26 @@ def bad_tensors(device: str) -> list[Any]:
     t, coo, csr = torch.tensor, torch.sparse_coo_tensor, torch.sparse_csr_tensor
     ones = torch.ones(2, device=device)
     return [
-        lambda: coo(t([[0, 5]], device=device), ones, (3,), check_invariants=True),
+        lambda: coo(t([[0, 5]], device=device), ones, (3,)),
         lambda: coo(t([[0, -1]], device=device), ones, (3,)),
-        lambda: coo(t([[0.5, 1]], device=device), ones, (3,)),
         lambda: coo(t([[0, 1, 2]], device=device), ones, (3,)),
-        lambda: csr(t([0, 1], device=device), t([0, 1], device=device), ones, (1, 2),
-                    check_invariants=True),
-        lambda: csr(t([0, 2], device=device), t([0, 7], device=device), ones, (1, 2),
-                    check_invariants=True),
-        lambda: csr(t([0, 2], device=device), t([1, 0], device=device), ones, (1, 2),
-                    check_invariants=True),
-        lambda: csr(t([0, 2], device=device), t([0, 1], device=device), ones, (3, 2),
-                    check_invariants=True),
-    ]  # fmt: skip
+        lambda: csr(t([0, 1], device=device), t([0, 1], device=device), ones, (1, 2)),
+        lambda: csr(t([0, 2], device=device), t([0, 7], device=device), ones, (1, 2)),
+        lambda: csr(t([0, 2], device=device), t([1, 0], device=device), ones, (1, 2)),
+        lambda: csr(t([0, 2], device=device), t([0, 1], device=device), ones, (3, 2)),
+    ]
 
 
 def test_broken_invariants_raise_what_the_cpu_raises() -> None:
-    for here, there in zip(bad_tensors("cpu"), bad_tensors(DEVICE), strict=True):
-        with pytest.raises(ERRORS) as expected:
-            here()
-        with pytest.raises(type(expected.value)) as found:
-            there()
-        assert str(found.value).splitlines()[0] == str(expected.value).splitlines()[0]
-    with torch.sparse.check_sparse_tensor_invariants(), pytest.raises(RuntimeError, match="size"):
-        torch.sparse_coo_tensor([[0, 5]], [1.0, 2.0], (3,), device=DEVICE)
+    with torch.sparse.check_sparse_tensor_invariants():
+        for here, there in zip(bad_tensors("cpu"), bad_tensors(DEVICE), strict=True):
+            with pytest.raises(ERRORS) as expected:
+                here()
+            with pytest.raises(type(expected.value)) as found:
+                there()
+            assert str(found.value).splitlines()[0] == str(expected.value).splitlines()[0]
+    with pytest.raises(RuntimeError, match="size is inconsistent"):
+        torch.sparse_coo_tensor([[5]], [1.0], (3,), device=DEVICE, check_invariants=True)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
@@ -183,5 +172,5 @@ def test_pinning_is_refused_as_for_dense_tensors() -> None:
     for layout in LAYOUTS:
         tensor = sparse(layout).to(DEVICE)
         assert not tensor.is_pinned()
-        with pytest.raises(RuntimeError, match="Only dense CPU tensors can be pinned"):
+        with pytest.raises(RuntimeError, match="only dense CPU tensors can be pinned"):
             tensor.pin_memory()

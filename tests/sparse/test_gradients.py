@@ -11,6 +11,7 @@ from sparse.subject import (
     COMPRESSED,
     LAYOUTS,
     NEURON,
+    assert_agree,
     assert_equal,
     assert_same,
     dense,
@@ -42,8 +43,9 @@ def test_gradients_of_the_common_ways(layout: torch.layout) -> None:
         made.to_dense().square().sum().backward()
         return x.grad
 
-    assert_same(through_dense, leaf(layout))
-    assert_same(through_values, leaf(layout))
+    accepted = assert_agree(through_dense, leaf(layout))
+    assert accepted == (layout in (torch.sparse_coo, torch.sparse_csr))
+    assert_agree(through_values, leaf(layout))
     assert_same(round_trip, dense().requires_grad_())
 
 
@@ -105,11 +107,12 @@ def test_members_are_views_that_see_writes(layout: torch.layout) -> None:
 
 def versions(x: torch.Tensor) -> list[int]:
     """Return the version of a tensor and of its values after each of a few writes."""
-    values = x.values()
+    reads = torch.Tensor._values if x.layout == torch.sparse_coo else torch.Tensor.values
+    values = reads(x)
     seen = []
-    for write in (lambda: x.mul_(2), lambda: values.add_(1), lambda: x.abs_()):
+    for write in (lambda: x.mul_(2), lambda: values.add_(1), lambda: x.zero_()):
         write()
-        seen += [x._version, values._version, x.values()._version]
+        seen += [x._version, values._version, reads(x)._version]
     return seen
 
 

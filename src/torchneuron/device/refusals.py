@@ -143,7 +143,7 @@ def _on_sparse(op: str, layout: torch.layout) -> None:
     name = str(layout).removeprefix("torch.")
     for target, is_error in _judges("sparse"):
         for row in target.rows("sparse", _chip):
-            _refuse(row, target, is_error, f"{name} in {op}", op)
+            _refuse(row, target, is_error, f"{name} in {op}", op, name)
             return
 
 
@@ -162,7 +162,7 @@ def _matters(category: Category) -> bool:
 
 
 def _refuse(
-    row: Refusal, target: Target, is_error: bool, what: str, op: str = "", dtype: str = ""
+    row: Refusal, target: Target, is_error: bool, what: str, op: str = "", kind: str = ""
 ) -> None:
     file, line = frames.user_line()
     if is_error:
@@ -186,7 +186,7 @@ def _refuse(
             summary=row.summary,
             hint=row.hint,
             op=op or what,
-            dtype=dtype,
+            dtype=kind,
             file=file,
             line=line,
         )
