@@ -1,26 +1,24 @@
 """Check one operator of PyTorch's database on sparse tensors, layout by layout."""
 
-from collections.abc import Callable
 from itertools import islice
 
 import torch
 
 from conformance import scenarios
 from conformance.depth import Depth
-from conformance.judge import Scenario, Verdict, judge, quiet, seed
+from conformance.judge import Verdict, judge, quiet, seed
 from conformance.placement import CPU
 from conformance.tally import Results
 from conformance.upstream import (
     SPARSE_LAYOUTS,
     OpInfo,
-    SampleInput,
     dtypes_of,
     sparse_error_cases,
     sparse_samples,
 )
 
-# The quick depth runs all samples of this dtype, and so many of each other one.
-_WHOLE_DTYPE = torch.float32
+# The quick depth runs all samples of the first dtype and a few of each other one.
+_QUICK_DTYPES = (torch.float32, torch.bfloat16, torch.complex64, torch.int64, torch.bool)
 _QUICK_SAMPLES = 3
 
 KINDS = tuple(kind for name in SPARSE_LAYOUTS for kind in (name, f"{name}_backward"))
@@ -33,7 +31,9 @@ def check(entry: OpInfo, device: torch.device, depth: Depth) -> Results:
         if not entry.supports_sparse_layout(layout):
             continue
         for dtype in dtypes_of(entry):
-            limit = None if depth.full or dtype == _WHOLE_DTYPE else _QUICK_SAMPLES
+            if not depth.full and dtype not in _QUICK_DTYPES:
+                continue
+            limit = None if depth.full or dtype == _QUICK_DTYPES[0] else _QUICK_SAMPLES
             _check(entry, dtype, name, limit, device, results)
         for index, sample in enumerate(sparse_error_cases(entry, layout)):
             verdict = judge(scenarios.forward(entry, sample), device, values=False)
@@ -51,19 +51,19 @@ def _check(
     device: torch.device,
     results: Results,
 ) -> None:
-    programs: list[tuple[str, bool, Callable[[OpInfo, SampleInput], Scenario]]]
-    programs = [(name, False, scenarios.forward)]
+    plain = [scenarios.forward]
     if entry.inplace_variant is not None:
-        programs.append((name, False, scenarios.inplace))
+        plain.append(scenarios.inplace)
+    runs = [(name, False, plain)]
     if dtype in entry.supported_backward_dtypes("cpu"):
-        programs.append((f"{name}_backward", True, scenarios.backward_of_sparse))
-    for kind, requires_grad, program in programs:
+        runs.append((f"{name}_backward", True, [scenarios.backward_of_sparse]))
+    values = entry.name not in scenarios.UNINITIALISED
+    for kind, requires_grad, programs in runs:
         seed(CPU)
         with quiet():
-            samples = list(
-                islice(sparse_samples(entry, SPARSE_LAYOUTS[name], dtype, requires_grad), limit)
-            )
-        values = entry.name not in scenarios.UNINITIALISED
+            made = sparse_samples(entry, SPARSE_LAYOUTS[name], dtype, requires_grad)
+            samples = list(islice(made, limit))
         for index, sample in enumerate(samples):
-            verdict = judge(program(entry, sample), device, values=values)
-            results.tally(dtype, kind).add(verdict, f"{program.__name__} sample {index}")
+            for program in programs:
+                verdict = judge(program(entry, sample), device, values=values)
+                results.tally(dtype, kind).add(verdict, f"{program.__name__} sample {index}")
