@@ -15,6 +15,9 @@ at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
 at::Tensor emptyStrided(at::IntArrayRef size, at::IntArrayRef stride,
                         std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                         std::optional<at::Device> device, std::optional<bool> pin_memory);
+at::Tensor arange(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
+                  std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                  std::optional<at::Device> device, std::optional<bool> pin_memory);
 
 // views.cpp: metadata only, on the neuron tensor itself
 at::Tensor view(const at::Tensor& self, at::IntArrayRef size);

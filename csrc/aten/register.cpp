@@ -228,6 +228,7 @@ void registerKernels() {
     registerHotReductions(dense);
     registerHotLayers(dense);
     registerHotToSparse(dense);
+    dense.impl<&arange>("aten::arange", "start_step");
   }
   registerRemaining(dense);
 

@@ -58,8 +58,8 @@ void describe(const c10::TensorImpl* source, c10::TensorImpl* target) {
 
 c10::intrusive_ptr<c10::TensorImpl> makeImpl(const c10::TensorImpl* source) {
   if (isCompressed(source)) {
-    return c10::make_intrusive<at::SparseCsrTensorImpl>(
-        kSparseCsrCpuKernel, c10::Device(c10::kCPU), source->layout(), source->dtype());
+    return c10::make_intrusive<at::SparseCsrTensorImpl>(kSparseCsrCpuKernel, c10::Device(c10::kCPU),
+                                                        source->layout(), source->dtype());
   }
   return c10::make_intrusive<at::SparseTensorImpl>(kSparseCpuKernel, source->dtype());
 }

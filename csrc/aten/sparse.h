@@ -2,8 +2,8 @@
 // frame does with them is in sparse.cpp.
 #pragma once
 
-#include <ATen/core/TensorBase.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/TensorBase.h>
 #include <c10/core/DispatchKeySet.h>
 
 #include <array>
