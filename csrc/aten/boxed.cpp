@@ -209,7 +209,13 @@ std::mutex& fallbackMutex() {
 [[maybe_unused]] const bool g_held = holdAcrossForks<&fallbackMutex>();
 
 // The record of an operator that fell back, found by its handle.
-OpRecord& fallbackRecord(const c10::OperatorHandle& op) {
+OpRecord& fallbackRecord(const c10::OperatorHandle& op, c10::DispatchKey kernel) {
+  const auto& name = op.operator_name();
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      op.hasComputedKernelForDispatchKey(kernel), "Could not run '", name,
+      "' on the neuron device: it has neither a neuron nor a ", kernel,
+      " kernel\n\n"
+      "hint: register one for \"cpu\" (torch.library), neuron then runs it on its own memory");
   auto& records = fallbacks().records;
   {
     std::lock_guard<std::mutex> lock(fallbackMutex());
@@ -218,19 +224,21 @@ OpRecord& fallbackRecord(const c10::OperatorHandle& op) {
       return *found->second;
     }
   }
-  const auto& name = op.operator_name();
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      op.hasKernelForDispatchKey(c10::DispatchKey::CPU), "Could not run '", name,
-      "' on the neuron device: it has neither a neuron nor a CPU kernel\n\n"
-      "hint: register one for \"cpu\" (torch.library), neuron then runs it on its own memory");
   auto& record = opRecord(name.name.c_str(), name.overload_name.c_str());
   std::lock_guard<std::mutex> lock(fallbackMutex());
   records.emplace(op, &record);
   return record;
 }
 
+template <c10::DispatchKey kernel>
 void fallback(const c10::OperatorHandle& op, Stack* stack) {
-  run(fallbackRecord(op), op, *stack, kCpuKernel);
+  if (kernel != c10::DispatchKey::CPU && C10_UNLIKELY(!isConfigured())) {
+    // The program's first act on the device makes a sparse tensor.
+    configure();
+    op.callBoxed(stack);
+    return;
+  }
+  run(fallbackRecord(op, kernel), op, *stack, c10::DispatchKeySet(kernel));
 }
 
 }  // namespace
@@ -250,8 +258,12 @@ c10::KernelFunction boxedAliasKernel(const c10::OperatorHandle& op, c10::Dispatc
       std::make_unique<BoxedAlias>(record, c10::DispatchKeySet(kernel))));
 }
 
+template <c10::DispatchKey kernel>
 c10::KernelFunction boxedFallback() {
-  return c10::KernelFunction::makeFromBoxedFunction<&fallback>();
+  return c10::KernelFunction::makeFromBoxedFunction<&fallback<kernel>>();
 }
+template c10::KernelFunction boxedFallback<c10::DispatchKey::CPU>();
+template c10::KernelFunction boxedFallback<c10::DispatchKey::SparseCPU>();
+template c10::KernelFunction boxedFallback<c10::DispatchKey::SparseCsrCPU>();
 
 }  // namespace torchneuron

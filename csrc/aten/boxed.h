@@ -9,7 +9,9 @@ namespace torchneuron {
 // The boxed alias kernel of one operator: its kernel for `kernel` (CPU, QuantizedCPU,
 // NestedTensorCPU) on aliases.
 c10::KernelFunction boxedAliasKernel(const c10::OperatorHandle& op, c10::DispatchKey kernel);
-// For operators that have a CPU kernel and none of ours, those of other libraries among them.
+// For operators that have a kernel for `kernel` (CPU, SparseCPU, SparseCsrCPU) and none of ours,
+// those of other libraries among them.
+template <c10::DispatchKey kernel>
 c10::KernelFunction boxedFallback();
 
 }  // namespace torchneuron

@@ -1,3 +1,4 @@
+#include "aten/frame.h"
 #include "aten/kernels.h"
 #include "core/allocator.h"
 #include "core/device.h"
@@ -7,19 +8,23 @@
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/TensorFactories.h>
+#include <ATen/ops/arange_ops.h>
 
 namespace torchneuron {
 namespace {
 
-void checkOptions(OpRecord& record, at::ScalarType dtype, std::optional<at::Layout> layout,
-                  std::optional<bool> pin_memory) {
+void checkPlain(std::optional<at::Layout> layout, std::optional<bool> pin_memory) {
   TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == c10::kStrided,
                               "cannot make a tensor of layout ", c10::layout_or_default(layout),
-                              ": the neuron device keeps strided tensors only\n\n"
-                              "hint: make it on the CPU, or make a dense one");
+                              " here\n\nhint: make a dense one and convert it");
   TORCH_CHECK(
       !c10::pinned_memory_or_default(pin_memory),
       "Only dense CPU tensors can be pinned\n\nhint: drop pin_memory=True for device tensors");
+}
+
+void checkOptions(OpRecord& record, at::ScalarType dtype, std::optional<at::Layout> layout,
+                  std::optional<bool> pin_memory) {
+  checkPlain(layout, pin_memory);
   checkRefused(record, dtype);
   countExecuted(record, dtype);
 }
@@ -80,6 +85,23 @@ at::Tensor emptyStrided(at::IntArrayRef size, at::IntArrayRef stride,
   auto tensor = makeTensor(nbytes, scalar_type, index);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride);
   return filledIfDeterministic(std::move(tensor));
+}
+
+// PyTorch would make an empty tensor and have a second kernel resize it; an EmbeddingBag counts off
+// its bags this way at each step.
+at::Tensor arange(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
+                  std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                  std::optional<at::Device> device, std::optional<bool> pin_memory) {
+  using Op = at::_ops::arange_start_step;
+  static OpRecord& record = opRecord(Op::name, Op::overload_name);
+  checkPlain(layout, pin_memory);
+  Frame frame(record);
+  frame.place(device.value_or(at::Device(c10::kPrivateUse1)));
+  frame.begin();
+  auto result = Op::redispatch(kCpuKernel, start, end, step, dtype, layout, at::Device(c10::kCPU),
+                               pin_memory);
+  frame.finish();
+  return frame.wrap(std::move(result));
 }
 
 }  // namespace torchneuron

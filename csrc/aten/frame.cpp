@@ -25,6 +25,9 @@ Frame::~Frame() {
     }
   }
   kernelDevice = outer_device_;
+  if (C10_UNLIKELY(sparse_ != nullptr)) {
+    giveBackSparse();
+  }
   for (auto& slot : slots_) {
     putBack(std::move(slot.alias));
   }
@@ -42,10 +45,6 @@ c10::TensorImpl* Frame::alias(const at::Tensor& tensor, Access access) {
   } else if (C10_UNLIKELY(index != device_) && mixed_ == MixedDevices::kRefused) {
     off_device_ = &tensor;
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      impl->has_storage() && impl->layout() == c10::kStrided, op_.name, ": an argument has layout ",
-      impl->layout(),
-      ", and the neuron device keeps strided tensors only\n\nhint: convert it with .to_dense()");
   checkRefused(op_, c10::typeMetaToScalarType(impl->dtype()));
   writes_ |= access == Access::kWrite;
   for (const auto& slot : slots_) {
@@ -54,6 +53,9 @@ c10::TensorImpl* Frame::alias(const at::Tensor& tensor, Access access) {
       slots_.push_back({&tensor, {slot.alias.impl, nullptr}, access});
       return slots_.back().impl();
     }
+  }
+  if (C10_UNLIKELY(!impl->has_storage())) {
+    return aliasSparse(tensor, access);
   }
   slots_.push_back({&tensor, aliasOf(tensor, access, op_.foreign), access});
   return slots_.back().impl();
@@ -135,6 +137,10 @@ void Frame::finish() {
 void Frame::carryOver(Slot& slot) {
   auto* impl = slot.original->unsafeGetTensorImpl();
   auto* alias = slot.impl();
+  if (C10_UNLIKELY(!alias->has_storage())) {
+    carryOverSparse(slot);
+    return;
+  }
   if (C10_UNLIKELY(adoptTwinResize(impl->unsafe_storage().unsafeGetStorageImpl(),
                                    alias->unsafe_storage().unsafeGetStorageImpl()))) {
     slot.alias.home = nullptr;  // that block is gone
@@ -167,6 +173,9 @@ at::Tensor Frame::wrap(at::Tensor result) {
       retagView(impl, *slot.original);
       return result;
     }
+  }
+  if (C10_UNLIKELY(storage == nullptr)) {
+    return wrapSparse(std::move(result));
   }
   checkRefused(op_, c10::typeMetaToScalarType(impl->dtype()));
   retag(impl, device_);

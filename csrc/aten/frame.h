@@ -12,6 +12,8 @@
 
 namespace torchneuron {
 
+struct SparseAlias;
+
 inline constexpr c10::DispatchKeySet kCpuKernel{c10::DispatchKey::CPU};
 
 // What must not see the aliases: they are below autograd and autocast, as the neuron tensors
@@ -66,10 +68,16 @@ class Frame {
   void noteForeign(const at::Tensor& tensor, Access access);
   [[noreturn]] void failMixed() const;
   void carryOver(Slot& slot);
+  // sparse.cpp
+  c10::TensorImpl* aliasSparse(const at::Tensor& tensor, Access access);
+  void carryOverSparse(const Slot& slot);
+  at::Tensor wrapSparse(at::Tensor result);
+  void giveBackSparse();
 
   OpRecord& op_;
   c10::impl::ExcludeDispatchKeyGuard below_autograd_;
   c10::SmallVector<Slot, 6> slots_;
+  SparseAlias* sparse_ = nullptr;           // what sparse operands were made into
   const at::Tensor* off_device_ = nullptr;  // an operand that may not stand beside neuron ones
   c10::DeviceIndex device_ = -1;
   c10::DeviceIndex outer_device_;

@@ -15,6 +15,9 @@ at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
 at::Tensor emptyStrided(at::IntArrayRef size, at::IntArrayRef stride,
                         std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                         std::optional<at::Device> device, std::optional<bool> pin_memory);
+at::Tensor arange(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
+                  std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                  std::optional<at::Device> device, std::optional<bool> pin_memory);
 
 // views.cpp: metadata only, on the neuron tensor itself
 at::Tensor view(const at::Tensor& self, at::IntArrayRef size);
@@ -57,6 +60,13 @@ at::Tensor dropout(const at::Tensor& input, double p, bool train);
 void registerHotPointwise(Registrar& registrar);
 void registerHotReductions(Registrar& registrar);
 void registerHotLayers(Registrar& registrar);
+void registerHotToSparse(Registrar& registrar);
+void registerHotCoo(Registrar& registrar);
+void registerHotCompressed(Registrar& registrar);
+
+// sparse_register.cpp: what must see the sparse neuron tensor itself
+void registerCoo(Registrar& registrar);
+void registerCompressed(Registrar& registrar);
 
 // autocast.cpp: CUDA's lists
 void registerAutocast();

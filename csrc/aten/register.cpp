@@ -122,12 +122,13 @@ void registerAll(Registrar& registrar, c10::DispatchKey cpu_key) {
   });
 }
 
-// Layouts that the device does not have.
-void refuseLayout(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false, "'", op.operator_name(),
-      "' on sparse neuron tensors: the neuron device keeps strided tensors only\n\n"
-      "hint: use the dense form (sparse=False for embeddings), or keep this tensor on the CPU");
+// The fallback takes those that have no composite kernel.
+void registerComposites(Registrar& registrar, c10::DispatchKey cpu_key) {
+  forEachAtenOp([&](const c10::OperatorName& name, const c10::OperatorHandle& op) {
+    if (op.hasKernelForDispatchKey(cpu_key) && isComposite(op) && !registrar.has(op)) {
+      registrar.impl(name, boxedAliasKernel(op, cpu_key));
+    }
+  });
 }
 
 // Copies that would lose a quantizer.
@@ -136,10 +137,6 @@ void refuseQuantizedCopy(const c10::OperatorHandle& /*op*/, torch::jit::Stack* /
       false,
       "cannot copy a quantized tensor to, from or within the neuron device\n\n"
       "hint: copy tensor.dequantize(), and quantize the copy");
-}
-
-c10::KernelFunction refusal() {
-  return c10::KernelFunction::makeFromBoxedFunction<&refuseLayout>();
 }
 
 void registerFactories(Registrar& registrar) {
@@ -171,18 +168,15 @@ void registerCopies(Registrar& registrar) {
   registrar.impl<&hasCompatibleImpl>("aten::_has_compatible_shallow_copy_type");
 }
 
-// They would make a sparse tensor of neuron members that fails at its first use. The layout that
-// is asked for decides the key they are dispatched by.
-void registerRefusals() {
+void registerSparse() {
   Registrar coo(c10::DispatchKey::SparsePrivateUse1);
-  coo.impl("aten::_sparse_coo_tensor_with_dims", "", refusal());
-  coo.impl("aten::_sparse_coo_tensor_with_dims_and_tensors", "", refusal());
-  coo.impl("aten::empty", "memory_format", refusal());
+  registerCoo(coo);
+  registerHotCoo(coo);
+  registerComposites(coo, c10::DispatchKey::SparseCPU);
   Registrar compressed(c10::DispatchKey::SparseCsrPrivateUse1);
-  compressed.impl("aten::sparse_compressed_tensor", "comp_plain_value_size", refusal());
-  compressed.impl("aten::sparse_compressed_tensor", "comp_plain_value", refusal());
-  compressed.impl("aten::_sparse_compressed_tensor_unsafe", "", refusal());
-  compressed.impl("aten::empty", "memory_format", refusal());
+  registerCompressed(compressed);
+  registerHotCompressed(compressed);
+  registerComposites(compressed, c10::DispatchKey::SparseCsrCPU);
 }
 
 // Their results are the nested tensor's own bookkeeping, which lives on the CPU on every device.
@@ -215,7 +209,11 @@ void Registrar::fallback(c10::KernelFunction kernel) {
 void registerFirstKernels() {
   Registrar dense(c10::DispatchKey::PrivateUse1);
   registerFactories(dense);
-  dense.fallback(boxedFallback());
+  dense.fallback(boxedFallback<c10::DispatchKey::CPU>());
+  Registrar coo(c10::DispatchKey::SparsePrivateUse1);
+  coo.fallback(boxedFallback<c10::DispatchKey::SparseCPU>());
+  Registrar compressed(c10::DispatchKey::SparseCsrPrivateUse1);
+  compressed.fallback(boxedFallback<c10::DispatchKey::SparseCsrCPU>());
 }
 
 void registerKernels() {
@@ -229,6 +227,8 @@ void registerKernels() {
     registerHotPointwise(dense);
     registerHotReductions(dense);
     registerHotLayers(dense);
+    registerHotToSparse(dense);
+    dense.impl<&arange>("aten::arange", "start_step");
   }
   registerRemaining(dense);
 
@@ -248,7 +248,7 @@ void registerKernels() {
                  c10::KernelFunction::makeFromBoxedFunction<&refuseQuantizedCopy>());
   registerAll(quantized, c10::DispatchKey::QuantizedCPU);
 
-  registerRefusals();
+  registerSparse();
   registerAutocast();
 }
 

@@ -99,11 +99,6 @@ DispatchKeySet toNeuron(DispatchKeySet keys) {
   return swapped;
 }
 
-void setDevice(c10::TensorImpl* impl, c10::DeviceIndex index) {
-  impl->*Impl::keySet = toNeuron(impl->*Impl::keySet);
-  impl->*Impl::device = c10::Device(c10::kPrivateUse1, index);
-}
-
 // One twin is kept per block and lives as long as the block; storages whose memory is not a
 // block's (from_blob, DLPack, empty) get a fresh one each time.
 c10::Storage twinOf(c10::StorageImpl* storage, Access access);
@@ -215,11 +210,12 @@ bool adoptTwinResize(c10::StorageImpl* storage, c10::StorageImpl* twin) {
   return true;
 }
 
+void setDevice(c10::TensorImpl* impl, c10::DeviceIndex device) {
+  impl->*Impl::keySet = toNeuron(impl->*Impl::keySet);
+  impl->*Impl::device = c10::Device(c10::kPrivateUse1, device);
+}
+
 void retag(c10::TensorImpl* impl, c10::DeviceIndex device) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      impl->layout() == c10::kStrided, "the result has layout ", impl->layout(),
-      ", and the neuron device keeps strided tensors only\n\n"
-      "hint: use a dense operation (sparse=False for embeddings), or compute this on the CPU");
   const auto& storage = impl->unsafe_storage();
   auto* storage_impl = storage.unsafeGetStorageImpl();
   if (storage_impl->device_type() != c10::kPrivateUse1) {

@@ -39,6 +39,8 @@ bool adoptTwinResize(c10::StorageImpl* storage, c10::StorageImpl* twin);
 // Called when the extension is loaded: blocks being freed give back their twin.
 void installTwinHooks();
 
+// Makes a CPU tensor one of the device by name alone: its memory must be there.
+void setDevice(c10::TensorImpl* impl, c10::DeviceIndex device);
 // Turns a result that a CPU kernel made in neuron memory into a neuron tensor, in place. The
 // memory is copied first where the kernel took it from elsewhere.
 void retag(c10::TensorImpl* impl, c10::DeviceIndex device);

@@ -177,8 +177,8 @@ class ComputedKernel<Result(Args...)> final : public c10::OperatorKernel {
  public:
   using Compute = Result (*)(c10::DispatchKeySet, Args...);
 
-  ComputedKernel(OpRecord& record, uint64_t written, Compute compute)
-      : record_(record), written_(written), compute_(compute) {}
+  ComputedKernel(OpRecord& record, uint64_t written, Compute compute, c10::DispatchKeySet kernel)
+      : record_(record), written_(written), compute_(compute), kernel_(kernel) {}
 
   Result operator()(Args... args) const {
     return run(std::index_sequence_for<Args...>(), std::forward<Args>(args)...);
@@ -195,10 +195,10 @@ class ComputedKernel<Result(Args...)> final : public c10::OperatorKernel {
         Argument<Args>(frame, std::forward<Args>(args), access(I))...};
     frame.begin();
     if constexpr (std::is_void_v<Result>) {
-      compute_(kCpuKernel, std::get<I>(prepared).get(frame)...);
+      compute_(kernel_, std::get<I>(prepared).get(frame)...);
       frame.finish();
     } else {
-      Result result = compute_(kCpuKernel, std::get<I>(prepared).get(frame)...);
+      Result result = compute_(kernel_, std::get<I>(prepared).get(frame)...);
       frame.finish();
       if constexpr (std::is_arithmetic_v<Result>) {
         countHostSync(record_.name.c_str(), c10::ScalarType::Undefined);
@@ -210,22 +210,25 @@ class ComputedKernel<Result(Args...)> final : public c10::OperatorKernel {
   OpRecord& record_;
   uint64_t written_;
   Compute compute_;
+  c10::DispatchKeySet kernel_;
 };
 
 template <class Op>
 using KernelOf = ComputedKernel<typename Op::schema>;
 
-// The kernel of Op on neuron: the CPU's where nothing else is given.
+// The kernel of Op on neuron: the CPU's for `kernel` where nothing else is given.
 template <class Op>
-std::unique_ptr<KernelOf<Op>> kernelOf(typename KernelOf<Op>::Compute compute = &Op::redispatch) {
+std::unique_ptr<KernelOf<Op>> kernelOf(typename KernelOf<Op>::Compute compute = &Op::redispatch,
+                                       c10::DispatchKeySet kernel = kCpuKernel) {
   constexpr uint64_t kWritten = writtenArguments(Op::schema_str);
-  return std::make_unique<KernelOf<Op>>(opRecord(Op::name, Op::overload_name), kWritten, compute);
+  return std::make_unique<KernelOf<Op>>(opRecord(Op::name, Op::overload_name), kWritten, compute,
+                                        kernel);
 }
 
 // Registers the alias kernel of every operator in the list.
 template <class... Ops>
-void registerAliasKernels(Registrar& registrar) {
-  (registrar.impl(Ops::name, Ops::overload_name, kernelOf<Ops>()), ...);
+void registerAliasKernels(Registrar& registrar, c10::DispatchKeySet kernel = kCpuKernel) {
+  (registrar.impl(Ops::name, Ops::overload_name, kernelOf<Ops>(&Ops::redispatch, kernel)), ...);
 }
 
 // A function of ours as a kernel calls it: it needs no dispatch keys.

@@ -1,6 +1,7 @@
 // One record per operator overload: what the ledger counts and what the target refuses.
 #pragma once
 
+#include <c10/core/Layout.h>
 #include <c10/core/ScalarType.h>
 
 #include <atomic>
@@ -50,6 +51,17 @@ inline void checkRefused(const OpRecord& op, c10::ScalarType dtype) {
 }
 inline void checkFirstRefused(const OpRecord& op, c10::ScalarType dtype) {
   checkRefused(op, op.refused_dtypes.load(std::memory_order_relaxed), dtype);
+}
+
+// Is told of sparse tensors that go in or come out; null where nobody asks. May throw.
+using SparseRefusalHandler = void (*)(const OpRecord& op, c10::Layout layout);
+inline std::atomic<SparseRefusalHandler> sparseRefusal{nullptr};
+
+inline void checkSparse(const OpRecord& op, c10::Layout layout) {
+  if (const auto handler = sparseRefusal.load(std::memory_order_relaxed);
+      C10_UNLIKELY(handler != nullptr)) {
+    handler(op, layout);
+  }
 }
 
 std::vector<std::pair<std::string, uint64_t>> executedOps();

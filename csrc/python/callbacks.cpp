@@ -34,6 +34,10 @@ py::object& refusalCallback() {
   static auto* callback = new py::object;
   return *callback;
 }
+py::object& sparseCallback() {
+  static auto* callback = new py::object;
+  return *callback;
+}
 py::object& runCallback() {
   static auto* callback = new py::object;
   return *callback;
@@ -158,6 +162,20 @@ void onRefusal(const OpRecord& op, c10::ScalarType dtype) {
   }
 }
 
+void onSparse(const OpRecord& op, c10::Layout layout) {
+  py::gil_scoped_acquire lock;
+  const auto handler = sparseCallback();  // keep it: the handler may replace itself
+  if (!handler || handler.is_none()) {
+    return;
+  }
+  try {
+    handler(op.name, py::reinterpret_borrow<py::object>(
+                         reinterpret_cast<PyObject*>(torch::getTHPLayout(layout))));
+  } catch (py::error_already_set& error) {
+    throwPythonError(error);
+  }
+}
+
 void setRefusedRows(const std::vector<std::pair<std::string, std::vector<py::object>>>& rows,
                     py::object handler) {
   RefusedRows converted;
@@ -172,6 +190,12 @@ void setRefusedRows(const std::vector<std::pair<std::string, std::vector<py::obj
   }
   refusalCallback() = std::move(handler);
   setRefused(converted, &onRefusal);
+}
+
+void setRefusedSparse(py::object handler) {
+  const bool asks = !handler.is_none();
+  sparseCallback() = std::move(handler);
+  sparseRefusal = asks ? &onSparse : nullptr;
 }
 
 std::optional<torch::jit::Stack> runLowered(const OpRecord& op, const c10::FunctionSchema& schema,
@@ -208,6 +232,7 @@ void bindCallbacks(py::module_& module) {
       },
       py::arg("callback"));
   module.def("set_refused", &setRefusedRows, py::arg("rows"), py::arg("handler"));
+  module.def("set_refused_sparse", &setRefusedSparse, py::arg("handler"));
   module.def(
       "set_library_prefixes",
       [](std::vector<std::string> prefixes) {

@@ -87,3 +87,6 @@ def set_refused(
     handler: Callable[[str, torch.dtype], None],
 ) -> None:
     """Have `handler(op, dtype)` called before an op of a row computes; "*" stands for every op."""
+
+def set_refused_sparse(handler: Callable[[str, torch.layout], None] | None) -> None:
+    """Have `handler(op, layout)` called for each sparse tensor that goes in or comes out."""

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from conformance.placement import CPU
+from conformance.placement import CPU, members
 
 _SAME_SIZE_INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -112,10 +112,35 @@ def _metadata(
     if expected.layout == torch.strided and not expected.is_nested:
         facts.append(("strides", expected.stride(), actual.stride()))
         facts.append(("storage offset", expected.storage_offset(), actual.storage_offset()))
+    if expected.layout == actual.layout and _is_sparse(expected):
+        facts += _sparse_facts(expected, actual, wanted_device)
     for fact, wanted, found in facts:
         if wanted != found:
             return Difference(f"{where}: {fact} {wanted} expected, {found} found")
     return None
+
+
+def _is_sparse(tensor: torch.Tensor) -> bool:
+    return tensor.layout not in (torch.strided, torch.jagged, torch._mkldnn)
+
+
+def _sparse_facts(
+    expected: torch.Tensor, actual: torch.Tensor, device: torch.device
+) -> list[tuple[str, Any, Any]]:
+    facts: list[tuple[str, Any, Any]] = [
+        ("sparse dimensions", expected.sparse_dim(), actual.sparse_dim()),
+        ("dense dimensions", expected.dense_dim(), actual.dense_dim()),
+    ]
+    if expected.layout == torch.sparse_coo:
+        facts.append(("coalesced", expected.is_coalesced(), actual.is_coalesced()))
+    for place, (one, other) in enumerate(zip(members(expected), members(actual), strict=True)):
+        facts += [
+            (f"dtype of member {place}", one.dtype, other.dtype),
+            (f"device of member {place}", device.type, other.device.type),
+            (f"shape of member {place}", one.shape, other.shape),
+            (f"strides of member {place}", one.stride(), other.stride()),
+        ]
+    return facts
 
 
 def _values(
@@ -151,15 +176,9 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     """Return the dense tensors that a sparse or nested tensor consists of."""
     if tensor.is_nested:
         return list(tensor.unbind())
-    if tensor.layout == torch.sparse_coo:
-        return [tensor._indices(), tensor._values()]
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
     if tensor.is_quantized:
         return [tensor.int_repr()]
-    return [tensor]
+    return members(tensor) if _is_sparse(tensor) else [tensor]
 
 
 def _largest_gap(expected: torch.Tensor, actual: torch.Tensor) -> str:

@@ -10,7 +10,7 @@ from conformance.suites import KINDS
 from conformance.tally import Results, Tally
 
 FILE = Path(__file__).with_name("expectations.yaml")
-CATEGORIES = ("sparse", "nested", "cpu_not_repeatable", "upstream", "harness")
+CATEGORIES = ("nested", "cpu_not_repeatable", "upstream", "harness")
 _REQUIRED = {"case", "kinds", "dtypes", "category", "reason"}
 _OPTIONAL = {"close", "quick"}
 _ALL = "all"

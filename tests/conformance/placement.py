@@ -47,6 +47,24 @@ def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
     return function(tree)
 
 
+def members(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Return the dense tensors that a sparse tensor consists of."""
+    if tensor.layout == torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+
+
+def with_members(tensor: torch.Tensor, parts: list[torch.Tensor]) -> torch.Tensor:
+    """Return a sparse tensor like `tensor` over other members, which it keeps as they are."""
+    options: dict[str, Any] = {"size": tensor.shape, "check_invariants": False}
+    if tensor.layout == torch.sparse_coo:
+        made = torch.sparse_coo_tensor(*parts, **options)
+        return made._coalesced_(tensor.is_coalesced())
+    return torch.sparse_compressed_tensor(*parts, layout=tensor.layout, **options)
+
+
 class Placement:
     """One copy of a program's arguments on one device.
 
@@ -102,8 +120,10 @@ class Placement:
         return self._tensors[id(source)]
 
     def _copy(self, source: torch.Tensor) -> torch.Tensor:
-        if source.layout != torch.strided or source.is_nested or source.is_quantized:
+        if source.is_nested or source.is_quantized or source.is_mkldnn:
             return source.clone() if self.device == CPU else source.to(self.device)
+        if source.layout != torch.strided:
+            return with_members(source, [self._copy(member) for member in members(source)])
         target = torch.empty(0, dtype=source.dtype, device=self.device).set_(
             self._storage(source.untyped_storage()),
             source.storage_offset(),

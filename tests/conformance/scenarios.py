@@ -86,6 +86,26 @@ def backward(entry: OpInfo, sample: SampleInput) -> Scenario:
     return scenario
 
 
+def backward_of_sparse(entry: OpInfo, sample: SampleInput) -> Scenario:
+    """Do as `backward`, for COO results through their dense form: that layout has no ones."""
+
+    def scenario(device: torch.device) -> Any:
+        call = _Call(entry, sample, device)
+        result = sample.output_process_fn_grad(call.run(entry.op))
+        outputs = [
+            tensor.to_dense() if tensor.layout == torch.sparse_coo else tensor
+            for tensor in tensors(result)
+            if tensor.requires_grad
+        ]
+        inputs = [tensor for tensor in tensors(call.inputs) if tensor.requires_grad]
+        if not outputs or not inputs:
+            raise LookupError("nothing to differentiate")
+        given = cotangents(outputs, call.place)
+        return list(torch.autograd.grad(outputs, inputs, given, allow_unused=True))
+
+    return scenario
+
+
 def inplace(entry: OpInfo, sample: SampleInput) -> Scenario:
     """Call the in-place variant; the returned object, the input and the rest are compared."""
 

@@ -6,11 +6,11 @@ from functools import partial
 
 import torch
 
-from conformance import autocast, lengths, modules, operators, optimizers, upstream
+from conformance import autocast, lengths, modules, operators, optimizers, sparse, upstream
 from conformance.depth import Depth
 from conformance.tally import Results
 
-SUITES = ("operators", "foreach", "modules", "optimizers", "autocast", "compiled")
+SUITES = ("operators", "foreach", "sparse", "modules", "optimizers", "autocast", "compiled")
 KINDS = (
     "forward",
     "backward",
@@ -22,6 +22,7 @@ KINDS = (
     "state_dict",
     "autocast",
     "lengths",
+    *sparse.KINDS,
 )
 
 
@@ -54,6 +55,10 @@ def cases() -> list[Case]:
     found += [
         Case("foreach", entry.full_name, partial(_on_lists, entry))
         for entry in upstream.foreach_entries()
+    ]
+    found += [
+        Case("sparse", entry.full_name, partial(sparse.check, entry))
+        for entry in upstream.sparse_entries()
     ]
     found += [
         Case("modules", info.name, partial(modules.check, info)) for info in upstream.module_db

@@ -5,6 +5,7 @@ forbids plain writes to `torch.backends` flags for the whole process, which the
 other tests of this repository need, so the permission is given back.
 """
 
+import unittest
 import warnings
 from collections.abc import Iterator
 from itertools import islice
@@ -19,11 +20,13 @@ with warnings.catch_warnings():
     from torch.testing._internal.autocast_test_lists import AutocastTestLists
     from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, module_db
     from torch.testing._internal.common_optimizers import OptimizerInfo, optim_db
+    from torch.testing._internal.common_utils import TestCase
     from torch.testing._internal.opinfo.core import ForeachFuncInfo, OpInfo, SampleInput
 
 setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
 
 __all__ = [
+    "SPARSE_LAYOUTS",
     "AutocastTestLists",
     "ModuleInfo",
     "ModuleInput",
@@ -37,8 +40,20 @@ __all__ = [
     "module_db",
     "optim_db",
     "samples",
+    "simple_sparse_tensors",
+    "sparse_entries",
+    "sparse_error_cases",
+    "sparse_samples",
     "takes_out",
 ]
+
+SPARSE_LAYOUTS = {
+    "coo": torch.sparse_coo,
+    "csr": torch.sparse_csr,
+    "csc": torch.sparse_csc,
+    "bsr": torch.sparse_bsr,
+    "bsc": torch.sparse_bsc,
+}
 
 
 def entries() -> list[OpInfo]:
@@ -85,6 +100,41 @@ def error_cases(entry: OpInfo) -> list[SampleInput]:
     if entry.error_inputs_func is None:
         return []
     return [case.sample_input for case in entry.error_inputs_func(entry, "cpu")]
+
+
+def sparse_entries() -> list[OpInfo]:
+    """Return the entries of `op_db` that declare a sparse layout."""
+    return [
+        entry
+        for entry in entries()
+        if any(entry.supports_sparse_layout(layout) for layout in SPARSE_LAYOUTS.values())
+    ]
+
+
+def simple_sparse_tensors(layout: torch.layout, dtype: torch.dtype) -> Iterator[torch.Tensor]:
+    """Yield upstream's sparse tensors on CPU: batched, hybrid, without elements, uncoalesced."""
+    case = TestCase.__new__(TestCase)
+    yield from case.generate_simple_inputs(layout, device="cpu", dtype=dtype)
+
+
+def sparse_samples(
+    entry: OpInfo, layout: torch.layout, dtype: torch.dtype, requires_grad: bool
+) -> Iterator[SampleInput]:
+    """Yield samples on CPU; an entry without sparse ones of its own takes one tensor of any kind."""
+    try:
+        yield from entry.sample_inputs_sparse(layout, "cpu", dtype, requires_grad=requires_grad)
+    except unittest.SkipTest:  # the entry declares the layout and has no sample for it
+        return
+    except NotImplementedError:
+        for tensor in simple_sparse_tensors(layout, dtype):
+            yield SampleInput(tensor.requires_grad_(requires_grad))
+
+
+def sparse_error_cases(entry: OpInfo, layout: torch.layout) -> list[SampleInput]:
+    """Return the arguments on CPU of this layout with which the operator has to raise."""
+    if entry.error_inputs_sparse_func is None:
+        return []
+    return [case.sample_input for case in entry.error_inputs_sparse("cpu", layout)]
 
 
 def _is_foreach(entry: OpInfo) -> bool:

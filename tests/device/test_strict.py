@@ -172,6 +172,38 @@ def test_blocks_may_be_left_in_another_order() -> None:
     second.__exit__(None, None, None)
 
 
+def test_sparse_tensors_are_refused_where_they_are_made_taken_and_given() -> None:
+    dense = torch.eye(2, device="neuron")
+    coo = torch.sparse_coo_tensor([[0, 1]], [1.0, 2.0], (2,), device="neuron")
+    csr = torch.eye(2).to_sparse_csr().to("neuron")
+    attempts = [
+        lambda: torch.sparse_coo_tensor([[0]], [1.0], (2,), device="neuron"),
+        lambda: torch.sparse_csr_tensor([0, 1], [0], [1.0], device="neuron"),
+        lambda: torch.eye(2).to_sparse().to("neuron"),
+        lambda: dense.to_sparse(),
+        lambda: dense.to_sparse_csr(),
+        lambda: csr @ dense,
+        lambda: coo.mul_(2),
+        lambda: coo.coalesce(),
+        lambda: torch.nn.Embedding(3, 2, sparse=True, device="neuron")(
+            torch.tensor([1], device="neuron")
+        ).sum().backward(),
+    ]
+    for attempt in attempts:
+        with torchneuron.strict("sparse"), pytest.raises(StrictError) as caught:
+            attempt()
+        text = str(caught.value)
+        assert caught.value.category == "sparse"
+        for expected in ("sparse_c", "torch-neuronx 2.33", "test_strict.py:", "hint: "):
+            assert expected in text
+    assert coo._values().tolist() == [1.0, 2.0]
+    with torchneuron.strict("sparse"):
+        assert (dense @ dense).sum().item() == 2
+        assert csr.cpu().to_dense().sum().item() == coo.cpu().to_dense().sum().item() - 1
+    with torchneuron.strict("dtype"):
+        assert (csr @ dense).sum().item() == 2
+
+
 def test_printing_is_not_work_of_the_device(script) -> None:
     process = script(
         """
@@ -201,6 +233,25 @@ def test_default_says_each_category_once_with_the_line(script) -> None:
     assert said.count("float64") >= 1 and said.count("hint: ") == 1
     assert "script.py:4" in said and "NCC_ESPP004" in said and "runs here" in said
     assert "int32" not in said
+
+
+SPARSE = """
+    import torch
+    def work():
+        return torch.sparse_coo_tensor([[0]], [1.0], (2,), device="neuron", check_invariants=True)
+    for _ in range(3):
+        work().coalesce() * 2
+    torch.eye(2, device="neuron").to_sparse()
+"""
+
+
+def test_sparse_is_said_once_with_the_line(script) -> None:
+    said = script(SPARSE).stderr
+    assert said.count("refuses sparse_coo in aten::") == 1 and said.count("hint: ") == 1
+    assert "script.py:4" in said and "runs here" in said and "said once for `sparse`" in said
+    assert script(SPARSE, env={"TORCHNEURON_STRICT": "off"}).stderr == ""
+    process = script(SPARSE, env={"TORCHNEURON_STRICT": "error"}, returncode=1)
+    assert "StrictError" in process.stderr and "script.py:4" in process.stderr
 
 
 def test_strict_off_says_nothing(script) -> None:

@@ -16,8 +16,6 @@ DEFERRED = {
     "b19": "distributed",
     "e08": "distributed",
     "g08": "distributed",
-    "b11": "sparse",
-    "b13": "sparse",
     "b28": "verdict",
     "c29": "needs a nightly torch",
     "c32": "distributed",
@@ -36,7 +34,6 @@ PARTLY_DEFERRED = {
     "c01": "compile features",  # buckets
     "c08": "compile features",  # a folder that repeats the failure, without being asked for
     "c34": "verdict",  # instructions, estimated before compiling
-    "f13": "sparse",
     "g01": "distributed",
 }
 """Rows whose eager or single-process part is tested here and whose rest waits."""

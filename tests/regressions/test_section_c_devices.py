@@ -115,8 +115,6 @@ def test_c14_a_compiled_function_may_ask_about_the_device() -> None:
     assert found.tolist() == expected == [torch.neuron.device_count() + 3] * 2
 
 
-# Fake tensors of the device differ from the CPU's in these, which make no strided result.
-NOT_STRIDED = {"sparse.sampled_addmm", "sparse.mm.reduce", "to_sparse"}
 # Takes its sizes from a tensor that must be on the CPU, and the database puts it on the device.
 SIZES_ON_HOST = {"tensor_split"}
 
@@ -137,7 +135,7 @@ def test_c19_fake_tensors_of_the_device_stay_on_it() -> None:
         compared += isinstance(on_device, list)
         if isinstance(on_device, list) and all(is_there for *_, is_there in on_device):
             continue
-        if name not in NOT_STRIDED | SIZES_ON_HOST:
+        if name not in SIZES_ON_HOST:
             expected = fake_outcome(op, packed, "cpu")  # a size that only the data knows, mostly
             if on_device != expected:
                 wrong.append(f"{name}: {on_device}, not {expected}")

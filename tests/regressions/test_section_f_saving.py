@@ -106,6 +106,23 @@ def test_f13_mapped_files_load_onto_the_device(tmp_path: Path) -> None:
     assert torch.equal(loaded.cpu(), x)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_f13_safe_loading_of_sparse_tensors(tmp_path: Path) -> None:
+    """pytorch/pytorch #124763, #157884: the same for each sparse layout."""
+    path = tmp_path / "sparse.pt"
+    square = torch.eye(4) * 3
+    layouts = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
+    made = [square.to_sparse(layout=layout) for layout in layouts]
+    made += [square.to_sparse_bsr((2, 2)), square.to_sparse_bsc((2, 2))]
+    torch.save([tensor.to(SECOND) for tensor in made], path)
+    for place, expected in ((None, SECOND), ("cpu", "cpu"), (DEVICE, FIRST)):
+        loaded = torch.load(path, weights_only=True, map_location=place)
+        for got, want in zip(loaded, made, strict=True):
+            assert str(got.device) == expected
+            assert got.layout == want.layout
+            assert torch.equal(got.to_dense().cpu(), square)
+
+
 def test_f14_safetensors_load_onto_an_index(tmp_path: Path) -> None:
     """huggingface/safetensors #674, #578, #477: a device with an index was refused."""
     from safetensors import safe_open

@@ -122,6 +122,27 @@ PATCHES = (
         replacements.formatter_init,
     ),
     Patch(
+        "sgd-sparse",
+        "torch.optim.sgd",
+        "sgd",
+        "groups parameters of outside devices by default, also for sparse gradients, which it then "
+        "takes one by one as on the CPU",
+        "torch/optim/sgd.py:252",
+        "params d_p_list momentum_buffer_list has_sparse_grad foreach fused grad_scale found_inf "
+        "weight_decay momentum lr dampening nesterov maximize",
+        replacements.step_over_sparse,
+    ),
+    Patch(
+        "adagrad-sparse",
+        "torch.optim.adagrad",
+        "adagrad",
+        "as `sgd-sparse`",
+        "torch/optim/adagrad.py:285",
+        "params grads state_sums state_steps fused grad_scale found_inf has_sparse_grad foreach "
+        "differentiable has_complex lr weight_decay lr_decay eps maximize",
+        replacements.step_over_sparse,
+    ),
+    Patch(
         "fork-rng",
         "torch",
         "random._fork_rng_warned_already",

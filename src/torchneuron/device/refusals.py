@@ -138,6 +138,15 @@ def _on_dtype(op: str, dtype: torch.dtype) -> None:
             return
 
 
+def _on_sparse(op: str, layout: torch.layout) -> None:
+    """Decide about a sparse tensor that an operation is about to take or has made."""
+    name = str(layout).removeprefix("torch.")
+    for target, is_error in _judges("sparse"):
+        for row in target.rows("sparse", _chip):
+            _refuse(row, target, is_error, f"{name} in {op}", op, name)
+            return
+
+
 def _judges(category: Category) -> list[tuple[Target, bool]]:
     """Return who decides about a category here, each with whether it makes an error of it."""
     judges = [
@@ -153,7 +162,7 @@ def _matters(category: Category) -> bool:
 
 
 def _refuse(
-    row: Refusal, target: Target, is_error: bool, what: str, op: str = "", dtype: str = ""
+    row: Refusal, target: Target, is_error: bool, what: str, op: str = "", kind: str = ""
 ) -> None:
     file, line = frames.user_line()
     if is_error:
@@ -177,7 +186,7 @@ def _refuse(
             summary=row.summary,
             hint=row.hint,
             op=op or what,
-            dtype=dtype,
+            dtype=kind,
             file=file,
             line=line,
         )
@@ -185,15 +194,22 @@ def _refuse(
 
 
 def _publish() -> None:
-    """Tell the extension which operators and dtypes to ask about."""
+    """Tell the extension which operators and dtypes to ask about, and whether about sparse."""
     if not _chip:
         return
-    judges = [scope.target for scope in _open if "dtype" in scope.categories]
-    if _target is not None and (_mode == "error" or (_mode == "warn" and "dtype" not in _said)):
-        judges.append(_target)
     rules: dict[str, set[torch.dtype]] = {}
-    for target in judges:
+    for target in _asked_for("dtype"):
         for op, names in target.dtype_rules(_chip):
             dtypes = (getattr(torch, name, None) for name in names)
             rules.setdefault(op, set()).update(each for each in dtypes if each is not None)
     _C.set_refused([(op, list(dtypes)) for op, dtypes in rules.items()], _on_dtype)
+    is_sparse_refused = any(target.rows("sparse", _chip) for target in _asked_for("sparse"))
+    _C.set_refused_sparse(_on_sparse if is_sparse_refused else None)
+
+
+def _asked_for(category: Category) -> list[Target]:
+    """Return the targets that decide about a category anywhere in the process."""
+    targets = [scope.target for scope in _open if category in scope.categories]
+    if _target is not None and (_mode == "error" or (_mode == "warn" and category not in _said)):
+        targets.append(_target)
+    return targets

@@ -134,6 +134,23 @@ def formatter_init(original: Callable[..., Any]) -> Callable[..., Any]:
     return __init__
 
 
+def step_over_sparse(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Take sparse gradients one by one where nothing else was asked for, without grouping first."""
+
+    @functools.wraps(original)
+    def step(params: list[torch.Tensor], *args: Any, **kwargs: Any) -> None:
+        if (
+            kwargs.get("has_sparse_grad")
+            and kwargs.get("foreach") is None
+            and kwargs.get("fused") is None
+            and params[0].device.type == "neuron"
+        ):
+            kwargs["foreach"] = False
+        original(params, *args, **kwargs)
+
+    return step
+
+
 def warned_already(original: bool) -> bool:
     """Make torch believe that it has warned."""
     return True

@@ -1,7 +1,8 @@
 """`torchneuron.strict`: make errors of what the target refuses.
 
 A category is accepted by name as soon as `torchneuron.targets` knows it. Checked in this version:
-`dtype`, before each operation computes; `device_index`, where a rank chooses a device that is not
+`dtype`, before each operation computes; `sparse`, for each sparse tensor that an operation takes
+or makes; `device_index`, where a rank chooses a device that is not
 its own. `memory` needs no check: beyond a core's memory `torch.OutOfMemoryError` is always raised.
 The other categories are checked where the operations they speak of are offered.
 """

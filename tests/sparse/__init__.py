@@ -1,0 +1,1 @@
+"""Sparse tensors of the device: every layout, compared with the CPU bit for bit."""

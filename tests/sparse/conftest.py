@@ -1,0 +1,16 @@
+"""Fixtures of the sparse tests: scripts in fresh processes."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from behaviour.script import run_script
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[..., CompletedProcess[str]]:
+    """Run a script in a fresh process, in this test's own folder."""
+    return functools.partial(run_script, folder=tmp_path)
