@@ -137,6 +137,8 @@ def decode(device: torch.device, wrap: Wrap, smoke: bool, dtype: torch.dtype, tr
     call = wrap(model)
 
     def step() -> object:
+        for layer in cache.layers:
+            layer.cumulative_length.fill_(100)  # the cache counts, and has an end
         return call(token, past_key_values=cache, position_ids=position)
 
     return torch.no_grad()(step)

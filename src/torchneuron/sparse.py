@@ -63,7 +63,8 @@ def matrix(tensor: Tensor, *, capacity: int | None = None) -> Matrix:
             f"tensor is {_described(tensor)}, not a sparse matrix",
             hint="dense.to_sparse_csr() makes one of a dense matrix",
         )
-    rows = tensor if tensor.layout == torch.sparse_csr else tensor.to_sparse_csr()
+    # PyTorch turns no blocks into compressed rows but by way of coordinates.
+    rows = tensor if tensor.layout == torch.sparse_csr else _coo(tensor).to_sparse_csr()
     if rows.dense_dim():
         raise ArgumentError(
             f"tensor is {_described(tensor)} with dense dimensions, not a matrix of numbers",
@@ -104,7 +105,8 @@ def mm(sparse: Matrix | Tensor, dense: Tensor) -> Tensor:
         ArgumentError: The shapes, dtypes or devices do not fit.
     """
     if not isinstance(sparse, Matrix):
-        return torch.sparse.mm(sparse, dense)
+        found: Tensor = torch.sparse.mm(sparse, dense)
+        return found
     if dense.dim() != 2 or dense.shape[0] != sparse.size[1]:
         raise ArgumentError(
             f"dense has shape {tuple(dense.shape)}, and the sparse matrix {tuple(sparse.size)}",
@@ -122,6 +124,10 @@ def mm(sparse: Matrix | Tensor, dense: Tensor) -> Tensor:
         )
     made: Tensor = register.csr_mm(sparse.compressed, sparse.plain, sparse.values, dense)
     return made
+
+
+def _coo(tensor: Tensor) -> Tensor:
+    return tensor.to_sparse(layout=torch.sparse_coo)
 
 
 def _described(tensor: Tensor) -> str:

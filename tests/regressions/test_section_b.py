@@ -199,7 +199,9 @@ def learned_embedding(
 def test_b11_sparse_gradients_of_embeddings() -> None:
     """pytorch/xla #8719, #6008, #2215: sparse gradients unsupported, `EmbeddingBag` failed."""
     layers = [functools.partial(nn.Embedding, sparse=True)]
-    layers += [functools.partial(nn.EmbeddingBag, mode=mode, sparse=True) for mode in ("sum", "mean")]
+    layers += [
+        functools.partial(nn.EmbeddingBag, mode=mode, sparse=True) for mode in ("sum", "mean")
+    ]
     for layer in layers:
         for optimizer in (torch.optim.SGD, torch.optim.SparseAdam):
             found = learned_embedding(layer, optimizer, DEVICE)

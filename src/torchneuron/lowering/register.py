@@ -65,9 +65,7 @@ def _(compressed: Tensor, plain: Tensor, values: Tensor, dense: Tensor) -> Tenso
 
 
 @csr_mm_transposed.register_fake
-def _(
-    compressed: Tensor, plain: Tensor, values: Tensor, dense: Tensor, columns: int
-) -> Tensor:
+def _(compressed: Tensor, plain: Tensor, values: Tensor, dense: Tensor, columns: int) -> Tensor:
     return dense.new_empty((columns, dense.shape[1]))
 
 
