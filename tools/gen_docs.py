@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
-from tools import ops_page  # noqa: E402 (needs the line above, as the next two)
+from tools import ops_page, sparse_page  # noqa: E402 (needs the line above, as the next two)
 from torchneuron import chips, cli, config, errors, targets  # noqa: E402
 from torchneuron.cli.figures import readable  # noqa: E402
 
@@ -216,6 +216,7 @@ def ops_reference_page() -> str:
     found = ops_page.rows()
     cells = [[code(row.name), row.how, row.legality, row.because] for row in found]
     header = ("operator", "in a graph", "on trn2", "because of")
+    sparse_cells = [[code(row.name), row.layouts, row.form] for row in sparse_page.rows()]
     return "\n\n".join(
         [
             "# Operators",
@@ -230,6 +231,9 @@ def ops_reference_page() -> str:
             "run on a chip. CHLO is judged by its expansion.",
             ops_page.summary(found),
             table(header, cells),
+            "## Sparse tensors",
+            sparse_page.NOTE,
+            table(("operator", "layouts", "on the chip"), sparse_cells),
         ]
     )
 

@@ -279,7 +279,15 @@ _NAMED: dict[str, dict[str, Any]] = {
         **{"device": torch.device("cpu"), "requires_grad": False},
     },
 }
-_FREE_ROWS: dict[str, tuple[Any, ...]] = {"sort.stable": (X,), "prims.iota": (4,)}
+_ENDS, _COLUMNS = torch.tensor([0, 2, 3]), torch.tensor([0, 3, 1])  # of a sparse matrix (2, 4)
+_FREE_ROWS: dict[str, tuple[Any, ...]] = {
+    "sort.stable": (X,),
+    "prims.iota": (4,),
+    "torchneuron.csr_mm": (_ENDS, _COLUMNS, f(3), f(4, 2)),
+    "torchneuron.csr_mm_transposed": (_ENDS, _COLUMNS, f(3), f(2, 2), 4),
+    "torchneuron.csr_sampled": (_ENDS, _COLUMNS, f(2, 2), f(4, 2)),
+}
+_NAMESPACES = ("prims", "torchneuron")
 
 
 def examples() -> dict[str, Example]:
@@ -287,7 +295,8 @@ def examples() -> dict[str, Example]:
     rows = [(name, args) for names, args in _ROWS for name in names.split()]
     found = {}
     for name, args in [*rows, *_FREE_ROWS.items()]:
-        parts = name.split(".") if name.startswith("prims.") else ["aten", *name.split(".")]
+        parts = name.split(".")
+        parts = parts if parts[0] in _NAMESPACES else ["aten", *parts]
         full = ".".join(parts if len(parts) == 3 else [*parts, "default"])
         found[full] = (args, _NAMED.get(name, {}))
     return found
