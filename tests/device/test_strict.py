@@ -185,9 +185,13 @@ def test_sparse_tensors_are_refused_where_they_are_made_taken_and_given() -> Non
         lambda: csr @ dense,
         lambda: coo.mul_(2),
         lambda: coo.coalesce(),
-        lambda: torch.nn.Embedding(3, 2, sparse=True, device="neuron")(
-            torch.tensor([1], device="neuron")
-        ).sum().backward(),
+        lambda: (
+            torch.nn.Embedding(3, 2, sparse=True, device="neuron")(
+                torch.tensor([1], device="neuron")
+            )
+            .sum()
+            .backward()
+        ),
     ]
     for attempt in attempts:
         with torchneuron.strict("sparse"), pytest.raises(StrictError) as caught:

@@ -82,9 +82,7 @@ def test_made_where_asked_whatever_device_is_current(layout: torch.layout) -> No
 
 @pytest.mark.parametrize("target", LAYOUTS, ids=str)
 @pytest.mark.parametrize("layout", [torch.strided, *LAYOUTS], ids=str)
-def test_every_layout_converts_to_every_other(
-    layout: torch.layout, target: torch.layout
-) -> None:
+def test_every_layout_converts_to_every_other(layout: torch.layout, target: torch.layout) -> None:
     source = dense() if layout == torch.strided else sparse(layout)
 
     def convert(tensor: torch.Tensor) -> torch.Tensor:

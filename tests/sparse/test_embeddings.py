@@ -36,9 +36,7 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "embedding": lambda: nn.Embedding(ROWS, WIDTH, sparse=True),
     "embedding padding": lambda: nn.Embedding(ROWS, WIDTH, padding_idx=3, sparse=True),
     "embedding norm": lambda: nn.Embedding(ROWS, WIDTH, max_norm=1.0, sparse=True),
-    "embedding frequency": lambda: nn.Embedding(
-        ROWS, WIDTH, scale_grad_by_freq=True, sparse=True
-    ),
+    "embedding frequency": lambda: nn.Embedding(ROWS, WIDTH, scale_grad_by_freq=True, sparse=True),
     "bag sum": lambda: nn.EmbeddingBag(ROWS, WIDTH, mode="sum", sparse=True),
     "bag mean": lambda: nn.EmbeddingBag(ROWS, WIDTH, mode="mean", sparse=True),
     "bag max": lambda: nn.EmbeddingBag(ROWS, WIDTH, mode="max", sparse=True),

@@ -86,9 +86,7 @@ def test_gradcheck(layout: torch.layout) -> None:
     assert torch.autograd.gradcheck(
         lambda x, y: torch.sparse.mm(x, y), (matrix, other), masked=True
     )
-    assert torch.autograd.gradcheck(
-        lambda x: x.to_dense(masked_grad=True), (matrix,), masked=True
-    )
+    assert torch.autograd.gradcheck(lambda x: x.to_dense(masked_grad=True), (matrix,), masked=True)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
