@@ -213,9 +213,10 @@ OpRecord& fallbackRecord(const c10::OperatorHandle& op, c10::DispatchKey kernel)
   const auto& name = op.operator_name();
   TORCH_CHECK_NOT_IMPLEMENTED(
       op.hasComputedKernelForDispatchKey(kernel), "Could not run '", name,
-      "' on the neuron device: it has neither a neuron nor a ", kernel,
-      " kernel\n\n"
-      "hint: register one for \"cpu\" (torch.library), neuron then runs it on its own memory");
+      "' on the neuron device: it has neither a neuron nor a ", kernel, " kernel\n\nhint: ",
+      kernel == c10::DispatchKey::CPU
+          ? "register one for \"cpu\" (torch.library), neuron then runs it on its own memory"
+          : "convert sparse tensors with .to_dense()");
   auto& records = fallbacks().records;
   {
     std::lock_guard<std::mutex> lock(fallbackMutex());

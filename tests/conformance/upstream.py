@@ -120,7 +120,7 @@ def simple_sparse_tensors(layout: torch.layout, dtype: torch.dtype) -> Iterator[
 def sparse_samples(
     entry: OpInfo, layout: torch.layout, dtype: torch.dtype, requires_grad: bool
 ) -> Iterator[SampleInput]:
-    """Yield samples on CPU; an entry without sparse ones of its own takes one tensor of any kind."""
+    """Yield samples on CPU; an entry without sparse ones of its own takes single tensors."""
     try:
         yield from entry.sample_inputs_sparse(layout, "cpu", dtype, requires_grad=requires_grad)
     except unittest.SkipTest:  # the entry declares the layout and has no sample for it

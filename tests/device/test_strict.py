@@ -253,7 +253,13 @@ def test_sparse_is_said_once_with_the_line(script) -> None:
     said = script(SPARSE).stderr
     assert said.count("refuses sparse_coo in aten::") == 1 and said.count("hint: ") == 1
     assert "script.py:4" in said and "runs here" in said and "said once for `sparse`" in said
+
+
+def test_strict_off_says_nothing_of_sparse(script) -> None:
     assert script(SPARSE, env={"TORCHNEURON_STRICT": "off"}).stderr == ""
+
+
+def test_strict_error_refuses_sparse_everywhere(script) -> None:
     process = script(SPARSE, env={"TORCHNEURON_STRICT": "error"}, returncode=1)
     assert "StrictError" in process.stderr and "script.py:4" in process.stderr
 

@@ -106,7 +106,6 @@ def test_f13_mapped_files_load_onto_the_device(tmp_path: Path) -> None:
     assert torch.equal(loaded.cpu(), x)
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_f13_safe_loading_of_sparse_tensors(tmp_path: Path) -> None:
     """pytorch/pytorch #124763, #157884: the same for each sparse layout."""
     path = tmp_path / "sparse.pt"

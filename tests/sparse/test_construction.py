@@ -1,5 +1,7 @@
 """Making, converting, moving and printing sparse tensors."""
 
+from collections.abc import Callable
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -21,6 +23,8 @@ from sparse.subject import (
     placed,
     sparse,
 )
+
+Script = Callable[..., CompletedProcess[str]]
 
 MAKERS = {
     torch.sparse_csr: torch.sparse_csr_tensor,
@@ -172,3 +176,39 @@ def test_pinning_is_refused_as_for_dense_tensors() -> None:
         assert not tensor.is_pinned()
         with pytest.raises(RuntimeError, match="only dense CPU tensors can be pinned"):
             tensor.pin_memory()
+
+
+FIRST_ACTS = (
+    'torch.empty(2, 3, layout=torch.sparse_coo, device="neuron")',
+    'torch.empty(2, 3, layout=torch.sparse_csr, device="neuron")',
+    'torch.sparse_coo_tensor([[0]], [1.0], (2,), device="neuron", check_invariants=True)',
+    'torch.eye(3).to_sparse_csr().to("neuron")',
+)
+
+
+@pytest.mark.parametrize("act", FIRST_ACTS)
+def test_a_programs_first_act_on_the_device_may_be_sparse(act: str, fresh_device: Script) -> None:
+    process = fresh_device(
+        f"""
+        import torch
+        x = {act}
+        print(x.device, (x + x).to_dense().sum().item())
+        """
+    )
+    assert process.stdout.startswith("neuron:0 ")
+
+
+def test_sparse_tensors_beside_lowered_operators(script: Script) -> None:
+    process = script(
+        """
+        import torch
+        dense = torch.arange(9.0).view(3, 3).to("neuron")
+        csr, coo = dense.to_sparse_csr(), dense.to_sparse()
+        bag = torch.nn.EmbeddingBag(5, 3, mode="sum", sparse=True).to("neuron")
+        bag(torch.tensor([[0, 1]], device="neuron")).sum().backward()
+        torch.optim.SGD(bag.parameters(), lr=0.1).step()
+        print((csr @ dense).sum().item(), (coo * 2).coalesce().to_dense().sum().item())
+        """,
+        env={"TORCHNEURON_EAGER": "lowered"},
+    )
+    assert process.stdout.split() == ["486.0", "72.0"]

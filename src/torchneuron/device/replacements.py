@@ -81,22 +81,29 @@ def run_backward(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def _engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        # In a program that has not used the device there is nothing to prepare for.
-        if _C.is_configured():
-            _C.enter_thread()
-            _prepare_autocast()
+        if not _thread.is_ready_for_backward:
+            _prepare_backward()
         return original(t_outputs, *args, **kwargs)
 
     return _engine_run_backward
 
 
-class _AutocastThread(threading.local):
-    """Remember of each thread whether its autocast dtype for neuron was set to our default."""
+class _Thread(threading.local):
+    """Remember of each thread what was done for it: asking costs a small backward too much."""
 
-    prepared = False
+    is_ready_for_backward = False
+    has_autocast_dtype = False
 
 
-_autocast_thread = _AutocastThread()
+_thread = _Thread()
+
+
+def _prepare_backward() -> None:
+    # In a program that has not used the device there is nothing to prepare for.
+    if _C.is_configured():
+        _C.enter_thread()
+        _prepare_autocast()
+        _thread.is_ready_for_backward = True
 
 
 def _prepare_autocast() -> None:
@@ -105,8 +112,8 @@ def _prepare_autocast() -> None:
     Backward does it too: torch restores the dtype when backward ends, also one that was set by an
     autocast inside (torch.utils.checkpoint enters one).
     """
-    if not _autocast_thread.prepared:
-        _autocast_thread.prepared = True
+    if not _thread.has_autocast_dtype:
+        _thread.has_autocast_dtype = True
         if torch.get_autocast_dtype("neuron") is torch.float16:
             torch.set_autocast_dtype("neuron", DEFAULT_AUTOCAST_DTYPE)
 
