@@ -233,12 +233,6 @@ OpRecord& fallbackRecord(const c10::OperatorHandle& op, c10::DispatchKey kernel)
 
 template <c10::DispatchKey kernel>
 void fallback(const c10::OperatorHandle& op, Stack* stack) {
-  if (kernel != c10::DispatchKey::CPU && C10_UNLIKELY(!isConfigured())) {
-    // The program's first act on the device makes a sparse tensor.
-    configure();
-    op.callBoxed(stack);
-    return;
-  }
   run(fallbackRecord(op, kernel), op, *stack, c10::DispatchKeySet(kernel));
 }
 

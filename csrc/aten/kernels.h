@@ -65,6 +65,7 @@ void registerHotCoo(Registrar& registrar);
 void registerHotCompressed(Registrar& registrar);
 
 // sparse_register.cpp: what must see the sparse neuron tensor itself
+void registerSparseFactories(Registrar& coo, Registrar& compressed);
 void registerCoo(Registrar& registrar);
 void registerCompressed(Registrar& registrar);
 

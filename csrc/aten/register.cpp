@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <initializer_list>
 #include <string_view>
 
 namespace torchneuron {
@@ -84,51 +85,39 @@ bool isComposite(const c10::OperatorHandle& op) {
   return false;
 }
 
-// Calls `visit` for each operator of aten.
-template <class Visit>
-void forEachAtenOp(Visit visit) {
+// Our key for the tensors that `cpu_key` is for on the CPU.
+struct Counterpart {
+  Registrar* ours;
+  c10::DispatchKey cpu_key;
+  bool has_fallback;
+};
+
+// The fallback takes what only has a CPU kernel: a registration each would cost more than they
+// cost. It cannot take what PyTorch would decompose on neuron.
+bool wantsBoxed(const c10::OperatorHandle& op, const Counterpart& key) {
+  if (key.ours->has(op)) {
+    return false;
+  }
+  if (op.hasKernelForDispatchKey(key.cpu_key)) {
+    return !key.has_fallback || isComposite(op);
+  }
+  return key.cpu_key == c10::DispatchKey::CPU && runsWhole(op);
+}
+
+// The boxed alias kernel for everything that is left and wants one.
+void registerRemaining(std::initializer_list<Counterpart> counterparts) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
-    if (name.name.starts_with("aten::")) {
-      const auto op = dispatcher.findOp(name);
-      if (op.has_value() && op->hasSchema()) {
-        visit(name, *op);
+    const auto op = name.name.starts_with("aten::") ? dispatcher.findOp(name) : std::nullopt;
+    if (!op.has_value() || !op->hasSchema()) {
+      continue;
+    }
+    for (const auto& key : counterparts) {
+      if (wantsBoxed(*op, key)) {
+        key.ours->impl(name, boxedAliasKernel(*op, key.cpu_key));
       }
     }
   }
-}
-
-// The ops that PyTorch would decompose on neuron though the CPU has a kernel for them or they
-// run whole. The fallback takes those that only have a CPU kernel; a registration each would
-// cost `import torch` more than they cost.
-void registerRemaining(Registrar& registrar) {
-  forEachAtenOp([&](const c10::OperatorName& name, const c10::OperatorHandle& op) {
-    if (registrar.has(op)) {
-      return;
-    }
-    const bool has_kernel = op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
-    if (has_kernel ? isComposite(op) : runsWhole(op)) {
-      registrar.impl(name, boxedAliasKernel(op, c10::DispatchKey::CPU));
-    }
-  });
-}
-
-// Everything that the CPU has a kernel for under `cpu_key`.
-void registerAll(Registrar& registrar, c10::DispatchKey cpu_key) {
-  forEachAtenOp([&](const c10::OperatorName& name, const c10::OperatorHandle& op) {
-    if (op.hasKernelForDispatchKey(cpu_key) && !registrar.has(op)) {
-      registrar.impl(name, boxedAliasKernel(op, cpu_key));
-    }
-  });
-}
-
-// The fallback takes those that have no composite kernel.
-void registerComposites(Registrar& registrar, c10::DispatchKey cpu_key) {
-  forEachAtenOp([&](const c10::OperatorName& name, const c10::OperatorHandle& op) {
-    if (op.hasKernelForDispatchKey(cpu_key) && isComposite(op) && !registrar.has(op)) {
-      registrar.impl(name, boxedAliasKernel(op, cpu_key));
-    }
-  });
 }
 
 // Copies that would lose a quantizer.
@@ -168,17 +157,6 @@ void registerCopies(Registrar& registrar) {
   registrar.impl<&hasCompatibleImpl>("aten::_has_compatible_shallow_copy_type");
 }
 
-void registerSparse() {
-  Registrar coo(c10::DispatchKey::SparsePrivateUse1);
-  registerCoo(coo);
-  registerHotCoo(coo);
-  registerComposites(coo, c10::DispatchKey::SparseCPU);
-  Registrar compressed(c10::DispatchKey::SparseCsrPrivateUse1);
-  registerCompressed(compressed);
-  registerHotCompressed(compressed);
-  registerComposites(compressed, c10::DispatchKey::SparseCsrCPU);
-}
-
 // Their results are the nested tensor's own bookkeeping, which lives on the CPU on every device.
 void registerNestedBookkeeping(Registrar& registrar) {
   registrar.impl<&at::native::_nested_tensor_size>("aten::_nested_tensor_size");
@@ -211,9 +189,8 @@ void registerFirstKernels() {
   registerFactories(dense);
   dense.fallback(boxedFallback<c10::DispatchKey::CPU>());
   Registrar coo(c10::DispatchKey::SparsePrivateUse1);
-  coo.fallback(boxedFallback<c10::DispatchKey::SparseCPU>());
   Registrar compressed(c10::DispatchKey::SparseCsrPrivateUse1);
-  compressed.fallback(boxedFallback<c10::DispatchKey::SparseCsrCPU>());
+  registerSparseFactories(coo, compressed);
 }
 
 void registerKernels() {
@@ -230,7 +207,6 @@ void registerKernels() {
     registerHotToSparse(dense);
     dense.impl<&arange>("aten::arange", "start_step");
   }
-  registerRemaining(dense);
 
   // With a kernel of its own below autograd a composite loses its formula, unless it has one here.
   Registrar autograd(c10::DispatchKey::AutogradPrivateUse1);
@@ -240,15 +216,26 @@ void registerKernels() {
   Registrar nested(c10::DispatchKey::NestedTensorPrivateUse1);
   registerNestedBookkeeping(nested);
   registerMovesOfNested(nested);
-  registerAll(nested, c10::DispatchKey::NestedTensorCPU);
 
   Registrar quantized(c10::DispatchKey::QuantizedPrivateUse1);
   quantized.impl<&at::native::empty_quantized>("aten::empty_quantized");
   quantized.impl("aten::_copy_from", "",
                  c10::KernelFunction::makeFromBoxedFunction<&refuseQuantizedCopy>());
-  registerAll(quantized, c10::DispatchKey::QuantizedCPU);
 
-  registerSparse();
+  Registrar coo(c10::DispatchKey::SparsePrivateUse1);
+  registerCoo(coo);
+  registerHotCoo(coo);
+  coo.fallback(boxedFallback<c10::DispatchKey::SparseCPU>());
+  Registrar compressed(c10::DispatchKey::SparseCsrPrivateUse1);
+  registerCompressed(compressed);
+  registerHotCompressed(compressed);
+  compressed.fallback(boxedFallback<c10::DispatchKey::SparseCsrCPU>());
+
+  registerRemaining({{&dense, c10::DispatchKey::CPU, true},
+                     {&nested, c10::DispatchKey::NestedTensorCPU, false},
+                     {&quantized, c10::DispatchKey::QuantizedCPU, false},
+                     {&coo, c10::DispatchKey::SparseCPU, true},
+                     {&compressed, c10::DispatchKey::SparseCsrCPU, true}});
   registerAutocast();
 }
 

@@ -111,6 +111,12 @@ std::tuple<at::Tensor, at::Tensor> mmReduce(const at::Tensor& self, const at::Te
 
 }  // namespace
 
+void registerSparseFactories(Registrar& coo, Registrar& compressed) {
+  registerMaking<ops::empty_memory_format, &native::empty_sparse>(coo);
+  registerMaking<ops::_sparse_coo_tensor_with_dims, &native::new_with_dims_sparse>(coo);
+  registerMaking<ops::empty_memory_format, &native::empty_sparse_compressed>(compressed);
+}
+
 void registerCoo(Registrar& registrar) {
   registrar.impl<&native::_nnz_sparse>("aten::_nnz");
   registrar.impl<&native::sparse_dim_sparse>("aten::sparse_dim");
@@ -130,9 +136,7 @@ void registerCoo(Registrar& registrar) {
   registrar.impl<&native::resize_as_sparse_>("aten::resize_as_sparse_");
   registrar.impl<&native::copy_sparse_wrapper_>("aten::copy_");
   registrar.impl<&native::copy_sparse_>("aten::copy_sparse_to_sparse_");
-  registerMaking<ops::empty_memory_format, &native::empty_sparse>(registrar);
   registerMaking<ops::empty_like, &native::empty_like_sparse_coo>(registrar);
-  registerMaking<ops::_sparse_coo_tensor_with_dims, &native::new_with_dims_sparse>(registrar);
   registerMaking<ops::_sparse_coo_tensor_with_dims_and_tensors,
                  &native::new_with_dims_and_tensor_sparse_symint>(registrar);
 }
@@ -153,7 +157,6 @@ void registerCompressed(Registrar& registrar) {
   registrar.impl<&native::select_sparse_csr>("aten::select", "int");
   registrar.impl<&native::copy_sparse_compressed_>("aten::copy_");
   registrar.impl<&mmReduce>("aten::_sparse_mm_reduce_impl");
-  registerMaking<ops::empty_memory_format, &native::empty_sparse_compressed>(registrar);
   registerMaking<ops::empty_like, &native::empty_like_sparse_csr>(registrar);
   registerMaking<ops::sparse_compressed_tensor_comp_plain_value_size,
                  static_cast<CompressedOfSize>(&native::sparse_compressed_tensor)>(registrar);

@@ -182,6 +182,9 @@ FIRST_ACTS = (
     'torch.empty(2, 3, layout=torch.sparse_coo, device="neuron")',
     'torch.empty(2, 3, layout=torch.sparse_csr, device="neuron")',
     'torch.sparse_coo_tensor([[0]], [1.0], (2,), device="neuron", check_invariants=True)',
+    'torch.sparse_coo_tensor(size=(2, 3), device="neuron")',
+    'torch.zeros(2, 3, layout=torch.sparse_csr, device="neuron")',
+    'torch.eye(3).to_sparse().to("neuron")',
     'torch.eye(3).to_sparse_csr().to("neuron")',
 )
 
