@@ -73,7 +73,9 @@ def train(device: torch.device, num_steps: int = 400) -> tuple[list[float], floa
     candidates = with_negatives(held_out, met, seed)
     with torch.no_grad():
         scores = model(met[held_out, :HISTORY].to(device), candidates.to(device))
-    print(f"{(scores.argmax(1) == 0).float().mean().item():.0%} right of {1 + NEGATIVES} candidates")
+    print(
+        f"{(scores.argmax(1) == 0).float().mean().item():.0%} right of {1 + NEGATIVES} candidates"
+    )
     print(f"loss of the hidden model: {loss_of(chances.gather(1, candidates)).item():.2f}")
     return losses, loss_of(scores).item()
 
