@@ -1,4 +1,4 @@
-"""Train two small networks on real data and compile one, on the `neuron` device beside the CPU.
+"""Train three small networks on real data, compile one, on the `neuron` device beside the CPU.
 
 What it shows: plain PyTorch code trains on `neuron`; nothing but `torch` is imported
 for it. Run it with `make demo`, or `python examples/demo.py [--device cpu] [--quick]`.

@@ -6,11 +6,12 @@ beside this file and name its function in `PARTS`.
 
 from collections.abc import Callable
 
-from demo_parts import chargpt, compiled, digits
+from demo_parts import chargpt, compiled, digits, sparse
 from demo_parts.outcome import Outcome, Setting
 
 PARTS: dict[str, Callable[[Setting], Outcome]] = {
     "digits": digits.run,
     "chargpt": chargpt.run,
     "compiled": compiled.run,
+    "sparse": sparse.run,
 }

@@ -32,8 +32,16 @@ LAST_LINES = {
         [],
         r"save_resume: resumed in a new process on neuron, every weight is bitwise the same",
     ),
+    "recommender.py": ([], r"recommender: loss fell from 2\.\d+ to 0\.\d+ on neuron, held out"),
+    "graph_network.py": (
+        [],
+        r"graph_network: 3[34] of 34 members on the right side, on neuron",
+    ),
     "accelerator.py": ([], r"accelerator: loss fell from 1\.\d+ to 0\.\d+ on neuron"),
-    "demo.py": (["--quick"], r"demo passed on neuron in \d+ s: .* right .*; held-out loss .*\."),
+    "demo.py": (
+        ["--quick"],
+        r"demo passed on neuron in \d+ s: .* right .*; held-out loss .* right on 1747 scans .*\.",
+    ),
 }
 
 
@@ -87,6 +95,24 @@ def test_example_is_short_and_says_what_it_shows(name: str) -> None:
 def test_accelerator_example_runs_on_the_cpu_without_the_device(tmp_path: Path) -> None:
     line = last_line(run(EXAMPLES / "accelerator.py", folder=tmp_path, autoload=False))
     assert re.fullmatch(r"accelerator: loss fell from 1\.\d+ to 0\.\d+ on cpu", line)
+
+
+@pytest.mark.parametrize("name", ["recommender", "graph_network"])
+def test_sparse_example_learns_the_same_on_the_cpu(name: str, tmp_path: Path) -> None:
+    script = tmp_path / "both.py"
+    script.write_text(
+        f"""
+import sys
+sys.path.insert(0, {str(EXAMPLES)!r})
+import torch
+import {name} as example
+
+here, there = (example.train(torch.device(name)) for name in ("cpu", "neuron"))
+print(len(here[0]), "losses, the same bits" if here == there else f"{{here}} is not {{there}}")
+""",
+        encoding="utf-8",
+    )
+    assert re.fullmatch(r"[14]00 losses, the same bits", last_line(run(script, folder=tmp_path)))
 
 
 def test_demo_names_the_remedy_without_the_device(tmp_path: Path) -> None:

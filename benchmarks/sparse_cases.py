@@ -1,0 +1,138 @@
+"""The cases that `bench_sparse.py` measures, by group; each builder makes one for one device."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Case = Callable[[], object]
+Build = Callable[[torch.device], Case]
+
+ROWS, WIDTH = 100_000, 64
+
+
+def _seed() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def _adjacency(size: int, share: float, layout: torch.layout) -> Tensor:
+    """Return a matrix float32 [size, size] of which about a share is not zero."""
+    seed = _seed()
+    mask = torch.rand((size, size), generator=seed) < share
+    values = torch.rand((size, size), generator=seed) + 0.5
+    return (values * mask).to_sparse(layout=layout)
+
+
+def _product(size: int, share: float, width: int, layout: torch.layout = torch.sparse_csr) -> Build:
+    def build(device: torch.device) -> Case:
+        matrix = _adjacency(size, share, layout).to(device)
+        other = torch.rand((size, width), generator=_seed()).to(device)
+        return lambda: matrix @ other
+
+    return build
+
+
+def _trained_product(
+    size: int, share: float, width: int, layout: torch.layout = torch.sparse_csr
+) -> Build:
+    """Both operands want a gradient; that of the matrix is sparse as it is."""
+
+    def build(device: torch.device) -> Case:
+        matrix = _adjacency(size, share, layout).to(device).requires_grad_()
+        other = torch.rand((size, width), generator=_seed()).to(device).requires_grad_()
+
+        def step() -> None:
+            matrix.grad = other.grad = None
+            torch.sparse.mm(matrix, other).sum().backward()
+
+        return step
+
+    return build
+
+
+def _coalesce(num_values: int, width: int) -> Build:
+    """A value has some others at its index, as in the gradient of an embedding."""
+
+    def build(device: torch.device) -> Case:
+        gradient = _gradient(num_values, width, num_rows=num_values).to(device)
+        return lambda: gradient.coalesce()
+
+    return build
+
+
+def _gradient(num_values: int, width: int, num_rows: int = ROWS) -> Tensor:
+    """Return a COO tensor [num_rows, width] as backward makes it: rows in any order, some twice."""
+    seed = _seed()
+    rows = torch.randint(num_rows, (1, num_values), generator=seed)
+    values = torch.rand((num_values, width), generator=seed)
+    return torch.sparse_coo_tensor(rows, values, (num_rows, width), check_invariants=True)
+
+
+def _bag(num_rows: int, width: int, bags: int, per_bag: int, *, train: bool) -> Build:
+    def build(device: torch.device) -> Case:
+        torch.manual_seed(0)
+        table = nn.EmbeddingBag(num_rows, width, mode="sum", sparse=True).to(device)
+        indices = torch.randint(num_rows, (bags, per_bag), generator=_seed()).to(device)
+
+        def step() -> None:
+            table.weight.grad = None
+            table(indices).sum().backward()
+
+        @torch.no_grad()
+        def forward() -> object:
+            return table(indices)
+
+        return step if train else forward
+
+    return build
+
+
+def _optimizer_step(make: Callable[..., torch.optim.Optimizer], num_values: int) -> Build:
+    def build(device: torch.device) -> Case:
+        weight = nn.Parameter(torch.rand((ROWS, WIDTH), generator=_seed()).to(device))
+        weight.grad = _gradient(num_values, WIDTH).to(device)
+        optimizer: Any = make([weight], lr=1e-6)
+        return lambda: optimizer.step()
+
+    return build
+
+
+GROUPS: dict[str, dict[str, Build]] = {
+    "CSR matmul": {
+        "CSR 64x64 10% @ 64x16": _product(64, 0.1, 16),
+        "CSR 1024x1024 1% @ 1024x64": _product(1024, 0.01, 64),
+        "CSR 64 @ dense, with backward": _trained_product(64, 0.1, 16),
+        "CSR 1024 @ dense, with backward": _trained_product(1024, 0.01, 64),
+    },
+    "coalesce": {
+        "coalesce 64 x 8": _coalesce(64, 8),
+        "coalesce 20k x 8": _coalesce(20_000, 8),
+    },
+    "EmbeddingBag": {
+        "64x8, 16 bags of 4": _bag(64, 8, 16, 4, train=False),
+        "64x8, 16 bags of 4, with backward": _bag(64, 8, 16, 4, train=True),
+        "100k x 64, 512 bags of 32": _bag(ROWS, WIDTH, 512, 32, train=False),
+        "100k x 64, 512 bags of 32, with backward": _bag(ROWS, WIDTH, 512, 32, train=True),
+    },
+    "SparseAdam": {
+        "8 rows": _optimizer_step(torch.optim.SparseAdam, 8),
+        "256 rows": _optimizer_step(torch.optim.SparseAdam, 256),
+    },
+    "SGD": {
+        "8 rows": _optimizer_step(torch.optim.SGD, 8),
+        "256 rows": _optimizer_step(torch.optim.SGD, 256),
+    },
+    "Adagrad": {
+        "8 rows": _optimizer_step(torch.optim.Adagrad, 8),
+        "256 rows": _optimizer_step(torch.optim.Adagrad, 256),
+    },
+}
+
+# Measured, not judged.
+OTHERS: dict[str, Build] = {
+    "COO 64x64 10% @ 64x16": _product(64, 0.1, 16, torch.sparse_coo),
+    "COO 1024x1024 1% @ 1024x64": _product(1024, 0.01, 64, torch.sparse_coo),
+    "COO 64 @ dense, with backward": _trained_product(64, 0.1, 16, torch.sparse_coo),
+    "COO 1024 @ dense, with backward": _trained_product(1024, 0.01, 64, torch.sparse_coo),
+}
