@@ -1,7 +1,8 @@
 """Sparse tensors on the device beside the CPU: products, embeddings, optimizers.
 
 Gates: the geometric mean of each group (products with CSR, coalescing, EmbeddingBag, the steps of
-SparseAdam, SGD and Adagrad on sparse gradients) at most 1.05.
+SparseAdam, SGD and Adagrad on sparse gradients) at most 1.05; of compiled products with CSR, beside
+eager ones on the CPU, at most 1.00.
 """
 
 import sys
@@ -15,6 +16,7 @@ from report import PAIR_HEADER, Gate, Report, Table, pair_row
 from sparse_cases import GROUPS, OTHERS, Build
 
 LIMIT = 1.05
+LIMITS = {"compiled CSR matmul": 1.0}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,12 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         mean = geomean(result.ratio for result in found)
         note = f"Geometric mean of the {len(found)} ratios: {mean:.3f}."
         report.tables.append(Table(name, PAIR_HEADER, [*map(pair_row, found)], note))
-        report.gates.append(Gate(f"geometric mean of {name}", mean, LIMIT))
+        report.gates.append(Gate(f"geometric mean of {name}", mean, LIMITS.get(name, LIMIT)))
     found = measure(OTHERS, options)
     note = f"Geometric mean of the {len(found)} ratios, not judged: " + (
         f"{geomean(result.ratio for result in found):.3f}."
     )
-    report.tables.append(Table("COO matmul", PAIR_HEADER, [*map(pair_row, found)], note))
+    report.tables.append(Table("Others", PAIR_HEADER, [*map(pair_row, found)], note))
     return report.finish(options)
 
 
