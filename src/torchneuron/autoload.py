@@ -305,8 +305,8 @@ def _register() -> Status:
         patches,
         refusals,
     )
+    from torchneuron.device.compiler_replacements import set_compile_backend
     from torchneuron.device.on_import import after_import
-    from torchneuron.device.replacements import set_compile_backend
 
     backend_registration.rename_privateuse1_backend(DEVICE_NAME)
     torch._register_device_module(DEVICE_NAME, device)

@@ -1,9 +1,10 @@
 """The few lines of torch that deny an outside device what they grant others, as one table.
 
-Each row names what is changed, why, and where upstream says so; `replacements` holds what takes its
-place. A row is applied only if what it changes looks as it does in torch 2.13; otherwise it stays
-as it is and `rows()` says so. `undo(name)` puts the original back. Modules that take long to
-import, or may be absent, are changed once somebody else imports them. Only this file changes torch.
+Each row names what is changed, why, and where upstream says so; `replacements` and
+`compiler_replacements` hold what takes its place. A row is applied only if what it changes looks as
+it does in torch 2.13; otherwise it stays as it is and `rows()` says so. `undo(name)` puts the
+original back. Modules that take long to import, or may be absent, are changed once somebody else
+imports them. Only this file changes torch.
 """
 
 import functools
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from torchneuron.device import replacements
+from torchneuron.device import compiler_replacements, replacements
 from torchneuron.device.on_import import after_import
 
 _log = logging.getLogger(__name__)
@@ -158,7 +159,7 @@ PATCHES = (
         "makes every compiled CPU function ask for the device's current stream at each call",
         "torch/_dynamo/variables/streams.py:265",
         "self",
-        replacements.stream_state,
+        compiler_replacements.stream_state,
     ),
     Patch(
         "convolution-kernel",
@@ -167,7 +168,7 @@ PATCHES = (
         "tracing takes results of outside devices for row-major; the CPU's kernel decides here",
         "torch/_subclasses/fake_impls.py:1811",
         "",
-        replacements.ask_cpu,
+        compiler_replacements.ask_cpu,
     ),
     Patch(
         "convolution-layout",
@@ -176,7 +177,7 @@ PATCHES = (
         "as `convolution-kernel`, for the layout that the kernel gives",
         "torch/_subclasses/fake_impls.py:1821",
         "",
-        replacements.ask_cpu,
+        compiler_replacements.ask_cpu,
     ),
     Patch(
         "lstm-without-bias",
@@ -185,7 +186,7 @@ PATCHES = (
         "asks a bias for its device where there is none",
         "torch/_meta_registrations.py:7743",
         "input_gates hidden_gates input_bias hidden_bias factor prev_hidden",
-        replacements.check_cell_sizes,
+        compiler_replacements.check_cell_sizes,
     ),
     Patch(
         "dynamo-sparse",
@@ -194,7 +195,7 @@ PATCHES = (
         "leaves a function with a sparse tensor to eager without a word",
         "torch/_dynamo/variables/builder.py:2859",
         "self value",
-        replacements.wrap_tensor,
+        compiler_replacements.wrap_tensor,
     ),
     Patch(
         "backward-cache",
@@ -203,7 +204,7 @@ PATCHES = (
         "writes graphs of outside backends to its cache only while an option says so",
         "torch/_functorch/_aot_autograd/runtime_wrappers.py:2809",
         "self saved_tensors_use_once",
-        replacements.compile_backward,
+        compiler_replacements.compile_backward,
     ),
     Patch(
         "compile-routing",
@@ -212,7 +213,7 @@ PATCHES = (
         "`torch.compile(model)` means Inductor, which has no code for outside devices",
         "torch/__init__.py:2485",
         "self model_ inputs_ config_patches",
-        replacements.route_compile,
+        compiler_replacements.route_compile,
     ),
     Patch(
         "share-fd",
