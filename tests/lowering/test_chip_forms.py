@@ -204,3 +204,18 @@ def test_counting_in_floats(on_host: bool) -> None:
         agrees(count, torch.zeros(1, dtype=dtype), on_host=on_host)
     image = torch.randn(1, 2, 4, 5)
     agrees(lambda x: aten.upsample_nearest2d.vec(x, [7, 9], None), image, on_host=on_host)
+
+
+@BOTH
+@pytest.mark.parametrize(("first", "second"), [((0, 4, 5), (3, 5)), ((4, 5), (0, 3, 5))])
+def test_gradients_of_no_distances(
+    first: tuple[int, ...], second: tuple[int, ...], on_host: bool
+) -> None:
+    """PyTorch broadcasts before it calls for a gradient, but not where there is nothing to do."""
+    distance = torch.ones(0, 4, 3)
+
+    def gradient(x: torch.Tensor, y: torch.Tensor, distance: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = aten._cdist_backward(distance, x, y, 1.0, distance)
+        return made
+
+    agrees(gradient, numbers(*first), numbers(*second), distance, on_host=on_host)

@@ -42,11 +42,13 @@ class _Program:
             then the results.
         written: Places, among the tensors, of those that the operator writes.
         returned: Per result: the place of the written tensor that it is, or None.
+        is_list: Whether what it returns is one list of tensors.
     """
 
     run: Callable[..., Any]
     written: tuple[int, ...]
     returned: tuple[int | None, ...]
+    is_list: bool
 
 
 _TRACER = "torchneuron-eager-tracer"
@@ -81,6 +83,8 @@ def run(name: str, arguments: list[Any]) -> list[Any] | None:
     for place, value in zip(found.written, made, strict=False):
         _write(tensors[place], value)
     results = made[len(found.written) :]
+    if found.is_list:
+        return [results]
     return [results.pop(0) if place is None else tensors[place] for place in found.returned]
 
 
@@ -134,6 +138,7 @@ def _traced(op: OpOverload, leaves: Sequence[Any], structure: Any) -> _Program |
         return "it draws random numbers"
     written = _written(op, leaves, structure)
     returned = _returned(op, leaves, structure)
+    is_list = [str(each.type) for each in op._schema.returns] == ["List[Tensor]"]
 
     def call(*tensors: torch.Tensor) -> list[Any]:
         rest = [each.clone() if place in written else each for place, each in enumerate(tensors)]
@@ -142,6 +147,8 @@ def _traced(op: OpOverload, leaves: Sequence[Any], structure: Any) -> _Program |
         args, kwargs = _split(op, pytree.tree_unflatten(filled, structure))
         made = op(*args, **kwargs)
         results = list(made) if isinstance(made, tuple | list) else [made]
+        if is_list:
+            return [*(rest[place] for place in written), *results]
         new = [each for each, place in zip(results, returned, strict=True) if place is None]
         return [*(rest[place] for place in written), *new]
 
@@ -158,7 +165,7 @@ def _traced(op: OpOverload, leaves: Sequence[Any], structure: Any) -> _Program |
     if reason:
         return reason
     try:
-        return _Program(Segment(graph, f"eager.{op._name}", Options()), written, returned)
+        return _Program(Segment(graph, f"eager.{op._name}", Options()), written, returned, is_list)
     except (LoweringError, RefusedProgramError) as error:
         return str(error)
 

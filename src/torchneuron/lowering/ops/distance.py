@@ -55,6 +55,8 @@ def _cdist(call: Call, first: Value, second: Value, p: float, compute_mode: int 
 def _cdist_backward(
     call: Call, gradient: Value, first: Value, second: Value, p: float, distance: Value
 ) -> Value:
+    if not distance.numel:  # PyTorch then leaves out what it otherwise does before: to broadcast
+        return e.full(call.shape, 0, call.dtype)
     column = [distance.rank]
     made = _norm_gradient(
         e.expand_dims(gradient, column),
