@@ -32,9 +32,9 @@ void registerHotLayers(Registrar& registrar) {
       ops::random_, ops::random__from, ops::random__to, ops::relu, ops::relu_,
       ops::sigmoid_backward, ops::silu, ops::silu_, ops::silu_backward, ops::softplus,
       ops::softplus_backward, ops::tanh_backward, ops::threshold, ops::threshold_,
-      ops::threshold_backward, ops::unfold_backward, ops::uniform_, ops::upsample_bilinear2d,
-      ops::upsample_bilinear2d_backward, ops::upsample_nearest2d, ops::upsample_nearest2d_backward>(
-      registrar);
+      ops::threshold_backward, ops::unfold_backward, ops::uniform_, ops::unsafe_split_Tensor,
+      ops::upsample_bilinear2d, ops::upsample_bilinear2d_backward, ops::upsample_nearest2d,
+      ops::upsample_nearest2d_backward>(registrar);
 }
 
 }  // namespace torchneuron

@@ -1,5 +1,6 @@
-// LSTM, GRU and RNN layers. PyTorch multiplies the inputs of all time steps at once on the CPU
-// (or hands the layer to oneDNN) and goes step by step elsewhere; here the CPU's way is taken.
+// LSTM, GRU and RNN layers, and single cells. PyTorch multiplies the inputs of all time steps at
+// once on the CPU (or hands the layer to oneDNN) and goes step by step elsewhere, and adds a cell's
+// bias within the product or after it; here the CPU's way is taken.
 #include "aten/bridge.h"
 #include "aten/kernels.h"
 #include "aten/registrar.h"
@@ -8,10 +9,14 @@
 #include "core/trace.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/gru.h>
+#include <ATen/ops/gru_cell_native.h>
 #include <ATen/ops/gru_native.h>
 #include <ATen/ops/gru_ops.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/lstm.h>
+#include <ATen/ops/lstm_cell_native.h>
 #include <ATen/ops/lstm_native.h>
 #include <ATen/ops/lstm_ops.h>
 #include <ATen/ops/rnn_relu.h>
@@ -23,6 +28,9 @@
 
 namespace torchneuron {
 namespace {
+
+using One = const at::Tensor&;
+using Many = at::TensorList;
 
 // Allocations of the CPU composite come from the device.
 class HostScope {
@@ -146,8 +154,47 @@ auto packedLayer(const at::Tensor& data, const at::Tensor& batch_sizes, State st
                 index);
 }
 
-using One = const at::Tensor&;
-using Many = at::TensorList;
+using Bias = std::optional<at::Tensor>;
+
+bool isOnDevice(One input, Many state, One input_weight, One hidden_weight) {
+  std::vector<at::Tensor> all{input, input_weight, hidden_weight};
+  collect(all, state);
+  return bridgeDevice(all) >= 0;
+}
+
+// The CPU's steps, on neuron tensors.
+std::tuple<at::Tensor, at::Tensor> lstmCell(One input, Many state, One input_weight,
+                                            One hidden_weight, const Bias& input_bias,
+                                            const Bias& hidden_bias) {
+  if (!isOnDevice(input, state, input_weight, hidden_weight)) {
+    return at::native::lstm_cell(input, state, input_weight, hidden_weight, input_bias,
+                                 hidden_bias);
+  }
+  const auto gates = at::linear(state[0], hidden_weight, hidden_bias)
+                         .add_(at::linear(input, input_weight, input_bias));
+  const auto chunks = gates.unsafe_chunk(4, 1);
+  const auto in = chunks[0].sigmoid_();
+  const auto forget = chunks[1].sigmoid_();
+  const auto fresh = chunks[2].tanh_();
+  const auto out = chunks[3].sigmoid_();
+  auto cell = (forget * state[1]).add_(in * fresh);
+  auto hidden = out * cell.tanh();
+  return {std::move(hidden), std::move(cell)};
+}
+
+at::Tensor gruCell(One input, One state, One input_weight, One hidden_weight,
+                   const Bias& input_bias, const Bias& hidden_bias) {
+  if (!isOnDevice(input, state, input_weight, hidden_weight)) {
+    return at::native::gru_cell(input, state, input_weight, hidden_weight, input_bias, hidden_bias);
+  }
+  const auto inputs = at::linear(input, input_weight, input_bias).unsafe_chunk(3, 1);
+  const auto hiddens = at::linear(state, hidden_weight, hidden_bias).unsafe_chunk(3, 1);
+  const auto reset = hiddens[0].add_(inputs[0]).sigmoid_();
+  const auto update = hiddens[1].add_(inputs[1]).sigmoid_();
+  const auto fresh = inputs[2].add(hiddens[2].mul_(reset)).tanh_();
+  return (state - fresh).mul_(update).add_(fresh);
+}
+
 template <class Results, class State>
 using Padded = Results (*)(One, State, Many, bool, int64_t, double, bool, bool, bool);
 template <class Results, class State>
@@ -176,6 +223,8 @@ void registerRecurrentLayers(Registrar& registrar) {
   registrar.impl<&packedLayer<ops::rnn_tanh_data, kPackedTanh, One>>("aten::rnn_tanh", "data");
   registrar.impl<&paddedLayer<ops::rnn_relu_input, kRelu, One>>("aten::rnn_relu", "input");
   registrar.impl<&packedLayer<ops::rnn_relu_data, kPackedRelu, One>>("aten::rnn_relu", "data");
+  registrar.impl<&lstmCell>("aten::lstm_cell");
+  registrar.impl<&gruCell>("aten::gru_cell");
 }
 
 }  // namespace torchneuron
