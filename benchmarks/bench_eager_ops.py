@@ -4,12 +4,10 @@ Gates: the geometric mean of the 41 ratios at most 1.00, none over 1.25.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import torch
-
-from eager_cases import SIZES, SMALL, Build
-from harness import METHOD, Options, Pair, geomean, pair, parse
+from eager_cases import SIZES, SMALL
+from harness import METHOD, geomean, measure, parse
 from report import PAIR_HEADER, Gate, Report, Table, pair_row
 
 
@@ -29,15 +27,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report.gates.append(Gate(f"geometric mean of {len(small)} small operations", mean, 1.00))
     report.gates.append(Gate(f"worst small operation ({worst.label})", worst.ratio, 1.25))
     return report.finish(options)
-
-
-def measure(builds: Mapping[str, Build], options: Options) -> list[Pair]:
-    """Compare each case on the device with itself on the CPU."""
-    cpu = torch.device("cpu")
-    return [
-        pair(label, build(cpu), build(options.device), rounds=options.rounds, smoke=options.smoke)
-        for label, build in builds.items()
-    ]
 
 
 if __name__ == "__main__":

@@ -7,13 +7,11 @@ eager ones on the CPU, at most 1.00.
 
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import torch
-
-from harness import METHOD, Options, Pair, geomean, pair, parse
+from harness import METHOD, geomean, measure, parse
 from report import PAIR_HEADER, Gate, Report, Table, pair_row
-from sparse_cases import GROUPS, OTHERS, Build
+from sparse_cases import GROUPS, OTHERS
 
 LIMIT = 1.05
 LIMITS = {"compiled CSR matmul": 1.0}
@@ -37,15 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     report.tables.append(Table("Others", PAIR_HEADER, [*map(pair_row, found)], note))
     return report.finish(options)
-
-
-def measure(builds: Mapping[str, Build], options: Options) -> list[Pair]:
-    """Compare each case on the device with itself on the CPU."""
-    cpu = torch.device("cpu")
-    return [
-        pair(label, build(cpu), build(options.device), rounds=options.rounds, smoke=options.smoke)
-        for label, build in builds.items()
-    ]
 
 
 if __name__ == "__main__":

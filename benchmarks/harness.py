@@ -11,7 +11,7 @@ import math
 import resource
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
@@ -94,6 +94,15 @@ def parse(
     torch.set_num_threads(1)
     num_rounds = 1 if parsed.smoke else parsed.rounds
     return Options(torch.device(parsed.device), parsed.smoke, num_rounds, parsed.out)
+
+
+def measure(builds: Mapping[str, Callable[[torch.device], Side]], options: Options) -> list[Pair]:
+    """Compare each case on the device with itself on the CPU."""
+    cpu = torch.device("cpu")
+    return [
+        pair(label, build(cpu), build(options.device), rounds=options.rounds, smoke=options.smoke)
+        for label, build in builds.items()
+    ]
 
 
 def pair(label: str, cpu: Side, device: Side, *, rounds: int, smoke: bool = False) -> Pair:
