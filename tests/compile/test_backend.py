@@ -10,6 +10,7 @@ from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.utils import counters
 from torch.nn import functional as F
+from torch.utils import _pytree as pytree
 
 import torchneuron
 from torchneuron.errors import ArgumentError, CompileError, StrictError
@@ -345,3 +346,21 @@ def test_lines_of_calls_between_programs_are_the_users() -> None:
         torch.compile(fn, backend="neuron")(x)
     executed = {each["op"]: each["file"] for each in report.to_dict()["executed"]}
     assert executed["aten::_linalg_eigh"] == __file__
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a, b: b.exp() - a,
+        lambda a, b: (b * 2, a + 1, b - a),
+        lambda a, b: (b * 2, b),
+        lambda a, b: (b.sum(), b.sum()),
+    ],
+)
+def test_inputs_and_outputs_of_a_single_program_come_in_any_order(
+    call: Callable[..., Any],
+) -> None:
+    a, b = torch.randn(2, 3, device=DEVICE), torch.randn(2, 3, device=DEVICE)
+    found = compiled(call)(a, b)
+    for one, two in zip(pytree.tree_leaves(found), pytree.tree_leaves(call(a, b)), strict=True):
+        close(one, two)

@@ -26,6 +26,7 @@ from torch._functorch._aot_autograd.autograd_cache import (
 )
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._inductor.output_code import OutputCode
+from torch._ops import OpOverload
 from torch.fx.graph import _BoxedCodeGen
 
 import torchneuron
@@ -35,6 +36,7 @@ from torchneuron.compile.metrics import ProgramRecord
 from torchneuron.compile.options import Options
 from torchneuron.compile.segment import KeptProgram
 from torchneuron.ledger import CacheHit
+from torchneuron.lowering.registry import resolve
 
 _KEY = "_torchneuron_key"
 
@@ -44,19 +46,25 @@ class Step(NamedTuple):
 
     Attributes:
         name: Of its result.
-        target: A function that can be imported, or a program.
+        target: A function that can be imported, an operator, or a program.
         args: Its arguments; results of other steps and the graph's inputs are `Ref`.
         kwargs: Likewise.
     """
 
     name: str
-    target: Callable[..., Any] | KeptProgram
+    target: Callable[..., Any] | KeptProgram | Operator
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
 
 class Ref(NamedTuple):
     """Name a value of the graph."""
+
+    name: str
+
+
+class Operator(NamedTuple):
+    """Name an overload, which cannot be written itself, as `namespace.operator.overload`."""
 
     name: str
 
@@ -157,6 +165,7 @@ def steps(
             target = calls.get(node.target, node.target)
             if target is None:
                 return None
+            target = Operator(str(target)) if isinstance(target, OpOverload) else target
             made.append(Step(node.name, target, tuple(args), dict(kwargs)))
         else:
             return None
@@ -182,12 +191,17 @@ def _launch_of(graph: fx.Graph) -> Callable[[list[Any]], Any] | None:
     inputs = [node for node in graph.nodes if node.op == "placeholder"]
     first, *others = [node for node in graph.nodes if node.op != "placeholder"]
     launch: Callable[[list[Any]], Any] | None = getattr(first.target, "launch", None)
-    if launch is None or list(first.args) != inputs:
+    if launch is None:
         return None
     items = [(node.target, node.args) for node in others[:-1]]
     results = [first] if others[0].op == "output" else others[:-1]
     is_whole = items == [(operator.getitem, (first, place)) for place in range(len(items))]
-    return launch if is_whole and list(others[-1].args[0]) == results else None
+    if not is_whole or list(others[-1].args[0]) != results:
+        return None
+    order = [inputs.index(each) for each in first.args]
+    if order == list(range(len(inputs))):
+        return launch
+    return lambda given: launch([given[place] for place in order])
 
 
 def _written(kept: Steps) -> fx.GraphModule:
@@ -205,10 +219,16 @@ def _written(kept: Steps) -> fx.GraphModule:
         return args
 
     for step in kept.calls:
-        target = _loaded(step.target) if isinstance(step.target, KeptProgram) else step.target
+        target = _callable(step.target)
         values[step.name] = graph.call_function(target, filled(step.args), filled(step.kwargs))
     graph.output(filled(kept.output))
     return fx.GraphModule({}, graph)
+
+
+def _callable(target: Callable[..., Any] | KeptProgram | Operator) -> Callable[..., Any]:
+    if isinstance(target, KeptProgram):
+        return _loaded(target)
+    return resolve(target.name) if isinstance(target, Operator) else target
 
 
 def _loaded(program: KeptProgram) -> Callable[..., Any]:
