@@ -63,7 +63,7 @@ def test_steps_keep_memory_flat(settled_memory: Settled) -> None:
     matrix = sparse(torch.sparse_csr, torch.randn(8, 8).relu()).to(DEVICE).requires_grad_()
     chain = sparse(torch.sparse_coo, torch.randn(8, 8)).to(DEVICE)
     seen = []
-    for step in range(60):
+    for step in range(21):  # each counts once garbage is collected, which takes a while
         optimizer.zero_grad()
         rows = torch.randint(50, (4, 5), generator=torch.Generator().manual_seed(step % 3))
         out = torch.sparse.mm(matrix, bag(rows.to(DEVICE)).t().repeat(1, 2))
@@ -75,4 +75,4 @@ def test_steps_keep_memory_flat(settled_memory: Settled) -> None:
             matrix @ chain.to_dense()[:3]
         seen.append(settled_memory())
     assert len(set(seen[5:])) <= 3, seen
-    assert max(seen[30:]) <= max(seen[5:30])
+    assert max(seen[13:]) <= max(seen[5:13])
