@@ -40,7 +40,7 @@ LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
     "GraphConv": lambda: layers.GraphConv(FEATURES, WIDTH),
     "GINConv": lambda: layers.GINConv(torch.nn.Linear(FEATURES, WIDTH)),
     "TAGConv": lambda: layers.TAGConv(FEATURES, WIDTH),
-    "GatedGraphConv": lambda: layers.GatedGraphConv(WIDTH, num_layers=2),
+    "GatedGraphConv": lambda: layers.GatedGraphConv(FEATURES, num_layers=2),
 }
 
 
