@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from torchneuron.lowering.registry import qualified
+
 Example = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -287,7 +289,6 @@ _FREE_ROWS: dict[str, tuple[Any, ...]] = {
     "torchneuron.csr_mm_transposed": (_ENDS, _COLUMNS, f(3), f(2, 2), 4),
     "torchneuron.csr_sampled": (_ENDS, _COLUMNS, f(2, 2), f(4, 2)),
 }
-_NAMESPACES = ("prims", "torchneuron")
 
 
 def examples() -> dict[str, Example]:
@@ -295,8 +296,7 @@ def examples() -> dict[str, Example]:
     rows = [(name, args) for names, args in _ROWS for name in names.split()]
     found = {}
     for name, args in [*rows, *_FREE_ROWS.items()]:
-        parts = name.split(".")
-        parts = parts if parts[0] in _NAMESPACES else ["aten", *parts]
+        parts = qualified(name).split(".")
         full = ".".join(parts if len(parts) == 3 else [*parts, "default"])
         found[full] = (args, _NAMED.get(name, {}))
     return found

@@ -11,6 +11,7 @@
 #include <ATen/core/stack.h>
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -194,7 +195,8 @@ class BoxedAlias final : public c10::OperatorKernel {
 
 struct Fallbacks {
   std::mutex mutex;
-  std::unordered_map<c10::OperatorHandle, OpRecord*> records;
+  // By the key of the kernel that runs: an operator may have one for dense tensors only.
+  std::map<c10::DispatchKey, std::unordered_map<c10::OperatorHandle, OpRecord*>> records;
 };
 
 Fallbacks& fallbacks() {
@@ -208,8 +210,16 @@ std::mutex& fallbackMutex() {
 
 [[maybe_unused]] const bool g_held = holdAcrossForks<&fallbackMutex>();
 
-// The record of an operator that fell back, found by its handle.
+// The record of an operator that fell back, found by its handle; it is asked for a kernel once.
 OpRecord& fallbackRecord(const c10::OperatorHandle& op, c10::DispatchKey kernel) {
+  {
+    std::lock_guard<std::mutex> lock(fallbackMutex());
+    const auto& records = fallbacks().records[kernel];
+    const auto found = records.find(op);
+    if (found != records.end()) {
+      return *found->second;
+    }
+  }
   const auto& name = op.operator_name();
   TORCH_CHECK_NOT_IMPLEMENTED(
       op.hasComputedKernelForDispatchKey(kernel), "Could not run '", name,
@@ -217,17 +227,9 @@ OpRecord& fallbackRecord(const c10::OperatorHandle& op, c10::DispatchKey kernel)
       kernel == c10::DispatchKey::CPU
           ? "register one for \"cpu\" (torch.library), neuron then runs it on its own memory"
           : "convert sparse tensors with .to_dense()");
-  auto& records = fallbacks().records;
-  {
-    std::lock_guard<std::mutex> lock(fallbackMutex());
-    const auto found = records.find(op);
-    if (found != records.end()) {
-      return *found->second;
-    }
-  }
   auto& record = opRecord(name.name.c_str(), name.overload_name.c_str());
   std::lock_guard<std::mutex> lock(fallbackMutex());
-  records.emplace(op, &record);
+  fallbacks().records[kernel].emplace(op, &record);
   return record;
 }
 

@@ -18,7 +18,7 @@ from torchneuron.device import launching
 from torchneuron.lowering import emit as e
 from torchneuron.lowering.emit import Scalar, Value
 from torchneuron.lowering.emit.host import Number, before_transpose, host_call
-from torchneuron.lowering.registry import Call, LoweringTable, Rule
+from torchneuron.lowering.registry import Call, LoweringTable, Rule, qualified
 from torchneuron.runtime import xla
 
 RULES = LoweringTable()
@@ -39,7 +39,7 @@ def _on_host(*names: str) -> Callable[[Rule], Rule]:
 
     def enter(rule: Rule) -> Rule:
         for name in names:
-            RULES.add(name if name.startswith("torchneuron.") else f"aten.{name}", rule)
+            RULES.add(qualified(name), rule)
         return rule
 
     return enter

@@ -118,8 +118,7 @@ class Segment:
             if launch is None:
                 return self._graph(*args)
             self._launches[sizes] = launch
-        results = launch([args[place] for place in self._tensor_places])
-        return results[0] if len(results) == 1 else results
+        return _result(launch([args[place] for place in self._tensor_places]))
 
     def function(self) -> Callable[..., Any]:
         """Return what a graph is to call: less than this object where the sizes are fixed."""
@@ -207,19 +206,18 @@ def _function(launch: Launch, program: KeptProgram) -> Callable[..., Any]:
     """
     places = program.places
     if places is not None:
+        return lambda *args: _result(launch([args[place] for place in places]))
 
-        def run(*args: Any) -> Any:
-            results = launch([args[place] for place in places])
-            return results[0] if len(results) == 1 else results
+    def run(*args: Any) -> Any:
+        return _result(launch(args))
 
-        return run
+    run.launch = launch  # type: ignore[attr-defined]
+    return run
 
-    def run_all(*args: Any) -> Any:
-        results = launch(args)
-        return results[0] if len(results) == 1 else results
 
-    run_all.launch = launch  # type: ignore[attr-defined]
-    return run_all
+def _result(results: list[Any]) -> Any:
+    """Return what a call in a graph gives: one result as it is, several in a list."""
+    return results[0] if len(results) == 1 else results
 
 
 def _launch(program: KeptProgram, executable: xla.Executable) -> Launch:

@@ -101,11 +101,6 @@ class TensorSpec:
         return cls(shape, dtype, strides, tuple(order))
 
     @property
-    def is_row_major(self) -> bool:
-        """Return whether the strides are those that an unpermuted tensor is made with."""
-        return self.strides == _dense_strides(self.shape)
-
-    @property
     def in_memory(self) -> tuple[tuple[int, ...], torch.dtype]:
         """Return shape and dtype as the program has them."""
         return tuple(self.shape[dim] for dim in self.order), self.dtype

@@ -17,6 +17,7 @@ from torch._ops import OpOverload
 from torchneuron.lowering import register  # noqa: F401 (our own operators have rules as well)
 
 Rule = Callable[..., Any]
+_OTHER_NAMESPACES = ("prims", "torchneuron")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,11 @@ class LoweringTable:
         self._rules[target] = rule
 
 
+def qualified(name: str) -> str:
+    """Put `aten.` in front of a name that says no namespace."""
+    return name if name.partition(".")[0] in _OTHER_NAMESPACES else f"aten.{name}"
+
+
 def resolve(name: str) -> OpOverload:
     """Find an overload by name.
 
@@ -99,7 +105,7 @@ def lowers(*names: str) -> Callable[[Rule], Rule]:
 
     def enter(rule: Rule) -> Rule:
         for name in names:
-            TABLE.add(f"aten.{name}", rule)
+            TABLE.add(qualified(name), rule)
         return rule
 
     return enter

@@ -13,7 +13,7 @@ from torchneuron.lowering.emit import Value
 from torchneuron.lowering.ops.index import slices
 from torchneuron.lowering.ops.reduce import widened
 from torchneuron.lowering.ops.scan import scan
-from torchneuron.lowering.registry import TABLE, Call
+from torchneuron.lowering.registry import Call, lowers
 
 
 def _add(old: Value, new: Value) -> Value:
@@ -46,6 +46,7 @@ def _summed(products: Value, rows: Value, num_rows: int) -> Value:
     return e.slice_dim(made, 0, 0, num_rows)
 
 
+@lowers("torchneuron.csr_mm")
 def _csr_mm(call: Call, compressed: Value, plain: Value, values: Value, dense: Value) -> Value:
     num_rows, _ = call.shape
     if not values.numel or not dense.numel:
@@ -55,6 +56,7 @@ def _csr_mm(call: Call, compressed: Value, plain: Value, values: Value, dense: V
     return _summed(products, _rows(compressed, values.numel), num_rows).to(call.dtype)
 
 
+@lowers("torchneuron.csr_mm_transposed")
 def _csr_mm_transposed(
     call: Call, compressed: Value, plain: Value, values: Value, dense: Value, columns: int
 ) -> Value:
@@ -65,17 +67,10 @@ def _csr_mm_transposed(
     return _summed(_column(values, wide.dtype) * taken, plain, columns).to(call.dtype)
 
 
+@lowers("torchneuron.csr_sampled")
 def _csr_sampled(call: Call, compressed: Value, plain: Value, left: Value, right: Value) -> Value:
     if not plain.numel or not left.numel or not right.numel:
         return e.full(call.shape, 0, call.dtype)
     taken = _taken(widened(left), _rows(compressed, plain.numel))
     products = taken * e.take(widened(right), 0, plain)
     return e.reduce_sum(products, [1]).to(call.dtype)
-
-
-for _name, _rule in (
-    ("csr_mm", _csr_mm),
-    ("csr_mm_transposed", _csr_mm_transposed),
-    ("csr_sampled", _csr_sampled),
-):
-    TABLE.add(f"torchneuron.{_name}", _rule)
