@@ -9,7 +9,7 @@ import torch
 
 from torchneuron.lowering import emit as e
 from torchneuron.lowering.emit import Value
-from torchneuron.lowering.registry import TABLE, Call, lowers
+from torchneuron.lowering.registry import Call, lowers
 
 
 @lowers("_to_copy")
@@ -17,11 +17,9 @@ def _to_copy(call: Call, x: Value, **_: Any) -> Value:
     return x.to(call.dtype)
 
 
+@lowers("prims.convert_element_type")
 def _convert_element_type(call: Call, x: Value, _dtype: torch.dtype) -> Value:
     return x.to(call.dtype)
-
-
-TABLE.add("prims.convert_element_type", _convert_element_type)
 
 
 @lowers("copy")

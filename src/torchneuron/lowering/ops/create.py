@@ -8,7 +8,7 @@ import torch
 
 from torchneuron.lowering import emit as e
 from torchneuron.lowering.emit import Value
-from torchneuron.lowering.registry import TABLE, Call, lowers
+from torchneuron.lowering.registry import Call, lowers
 
 
 @lowers("full", "full_like")
@@ -72,11 +72,9 @@ def _arange_by(call: Call, start: Any, _end: Any, step: Any = 1, **_: Any) -> Va
     return _count(call, start, step)
 
 
+@lowers("prims.iota")
 def _iota(call: Call, _length: int, *, start: int, step: int, **_: Any) -> Value:
     return _count(call, start, step)
-
-
-TABLE.add("prims.iota", _iota)
 
 
 def below_diagonal(shape: tuple[int, ...], offset: int) -> Value:
